@@ -43,6 +43,7 @@ class Split:
     chance: float | None = None  # accuracy of guessing; None: not known
     groups: np.ndarray | None = None  # [documents], groups held out together; None: each alone
     task: str | None = None  # task that generated the text, if any
+    stretches: bool = False  # its documents are stretches of one
 
     @property
     def lengths(self) -> np.ndarray:

@@ -153,6 +153,7 @@ FACTS: Mapping[str, pyarrow.DataType] = {
     "text": pyarrow.string(),
     "data": pyarrow.string(),
     "part": pyarrow.string(),
+    "unit": pyarrow.string(),  # kind of `statistics.Units`
     "chance": pyarrow.float64(),
     "ceiling": pyarrow.float64(),
     "orderless": pyarrow.float64(),

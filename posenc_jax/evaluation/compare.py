@@ -13,12 +13,15 @@ from posenc_jax.display import FORMS, Table
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.cells import label, targets_of
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, Units, paired
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
 from posenc_jax.runtime.terminal import warn
 
 USAGE = "RUN[@METHOD[,METHOD...]][@LENGTH], such as runs/rope@yarn:8@1024"
+
+
+Row = tuple[str, str, str, str, Units]  # name, nats, interval, bits per byte, units
 
 
 class Selection(NamedTuple):
@@ -135,16 +138,18 @@ def compare(
 ) -> str:
     """Compare two selections, one row per protocol, common length and part; the default method is
     none."""
-    caption = (
-        f"nats per token of {a} minus those of {b}, with 95% intervals over documents; * clear: "
-        f"the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more."
-    )
     rows = differences(a, b, protocols, evaluation)
-    return FORMS[form](Table(caption, ["", "nats", "95%", "bits/byte", "documents"], rows))
+    over = max(units for *_, units in rows)
+    caption = (
+        f"nats per token of {a} minus those of {b}, with 95% intervals over {over}; * clear: the "
+        f"interval excludes zero, over {FEWEST_DOCUMENTS} documents or more."
+    )
+    body = [[*cells, f"{units.count:,}"] for *cells, units in rows]
+    return FORMS[form](Table(caption, ["", "nats", "95%", "bits/byte", "units"], body))
 
 
-def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[list[str]]:
-    """A row per protocol, length and part: name, nats, interval, bits per byte, documents."""
+def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[Row]:
+    """A row per protocol, length and part."""
     first, second = selected_curve(a, evaluation), selected_curve(b, evaluation)
     rows = []
     unequal = set()
@@ -195,18 +200,19 @@ def _by_length_and_part(
     return {(cell.facts["length"], cell.facts["part"] or ""): cell for cell in chosen}
 
 
-def _difference(one: Measured, other: Measured) -> list[str]:
+def _difference(one: Measured, other: Measured) -> Row:
     name = " ".join(str(one.facts[n]) for n in ("protocol", "length", "part") if one.facts[n])
     if one.facts["length"] != other.facts["length"]:
         name += f" against {other.facts['length']}"
-    difference = paired(one.sums.nats, other.sums.nats, one.sums.tokens)
+    sums, kind = one.sums, one.facts["unit"]
+    difference = paired(sums.nats, other.sums.nats, sums.tokens, kind)
     if not np.isfinite(difference.mean):
-        return [name, "not finite", "", "", ""]
+        return name, "not finite", "", "", difference.units
     per_byte = records.per_byte_of(one.sums)
-    return [
+    return (
         name,
         f"{difference.mean:+.4f}{'*' if difference.clear else ''}",
         f"[{difference.low:+.4f}, {difference.high:+.4f}]",
         f"{difference.mean * per_byte:+.4f}" if per_byte else "",
-        f"{difference.documents:,}",
-    ]
+        difference.units,
+    )

@@ -18,6 +18,7 @@ from posenc_jax.evaluation.losses import reader_of
 from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.statistics import FEW_DOCUMENTS, FEWEST_DOCUMENTS, Units
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
@@ -175,14 +176,19 @@ def _tell_targets(config: Evaluation, subject: Subject, lengths: list[int], text
     count, headline = len(text.starts), protocols.find(protocols.HEADLINE)
     plan = headline.plan(text, text.longest, headline.span(config, subject.trained, lengths))
     targets = 0 if plan is None else int(plan.scored().sum())
-    units = text.units
-    packages = "" if units is None else counted(int(units.max()) + 1, "package")
-    of = packages and f" of {packages}, the units of intervals"
+    documents, units = len(text.documents), text.units
+    over = Units(documents if units is None else int(units.max()) + 1, text.kind)
+    of = "" if units is None else f"{counted(documents, 'document')} of "
     tqdm.write(
-        f"{counted(len(text.documents), 'document')}{of}, {counted(count, 'window')} of "
-        f"{text.longest:,} tokens, {counted(count * text.longest, 'target')}, {targets:,} of them "
-        f"for {headline.name}"
+        f"{of}{over}, {counted(count, 'window')} of {text.longest:,} tokens, "
+        f"{counted(count * text.longest, 'target')}, {targets:,} of them for {headline.name}"
     )
+    if over.documents < FEW_DOCUMENTS:
+        warn(
+            f"the intervals are over {over}, too few to speak for other text, and no difference "
+            f"over fewer than {FEWEST_DOCUMENTS} documents is marked as significant: hold out more "
+            "(data.valid_fraction) or name a text of more documents (data.source, data.path)"
+        )
     for protocol in protocols.asked(config):
         few = protocol.warning(count, protocol.span(config, subject.trained, lengths))
         if few:

@@ -261,6 +261,7 @@ def _facts(method: Method, length: int, pass_: Pass) -> dict:
         "text": reading.text.source,
         "data": reading.text.data,
         "part": reading.part,
+        "unit": reading.text.kind,
         **{name: reading.facts.get(name) for name in READING_COLUMNS},
         **{name: span if protocol.option == name else None for name in OPTIONS},
     }

@@ -22,7 +22,14 @@ from posenc_jax.evaluation.cells import (
     read_record,
     write_record,
 )
-from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired, wilson
+from posenc_jax.evaluation.statistics import (
+    Terms,
+    Units,
+    combined,
+    mean_and_error,
+    paired,
+    wilson,
+)
 from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.runtime.errors import Damaged, DataError
 from posenc_jax.runtime.files import write_atomically, write_csv
@@ -37,6 +44,7 @@ COLUMNS = (
 ).split(",")
 COLUMNS += [f"over_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
 COLUMNS += ["nll_low", "nll_high", "older_right", "other", "found", "held", "order"]
+COLUMNS += ["unit", "units"]
 NOTHING = Record([], [], [])
 
 
@@ -51,6 +59,7 @@ def row(measured: Measured) -> dict:
     loss = combined([(1.0, sums.nats, sums.tokens)]) if finite else None
     ends = {} if loss is None else null_for_nan({"nll_low": loss.low, "nll_high": loss.high})
     known = {name: None for name in COLUMNS} | facts
+    units = Units(int((sums.tokens > 0).sum()), known["unit"])
     if finite:
         known |= protocols.find(facts["protocol"]).columns(facts, sums)
     return known | {
@@ -59,7 +68,8 @@ def row(measured: Measured) -> dict:
         "nll_se": error if finite else None,
         "ppl": float(np.exp(min(nll, 700))) if finite else None,
         "bpb": nll * per_byte if finite and per_byte else None,
-        "documents": int((sums.tokens > 0).sum()),
+        "documents": units.documents,
+        "units": units.count,
         "windows": int(sums.windows[0]) or None,
         "answers": answers or None,
         "accuracy": float(sums.right.sum() / answers) if answers and finite else None,

@@ -1,9 +1,11 @@
-"""Means over tokens, their standard errors over documents, and paired differences."""
+"""Means over tokens, their standard errors over documents or other units, and differences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from posenc_jax.runtime.terminal import counted
 
 
 def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float | None]:
@@ -19,14 +21,37 @@ def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float |
 # Over fewer documents no difference is called clear: the interval keeps its level down to two
 # documents, but only where differences are roughly symmetric.
 FEWEST_DOCUMENTS = 10
+FEW_DOCUMENTS = 5  # with fewer an evaluation warns
 FEWEST_SEEDS = 3  # for an interval
+PACKAGE, STRETCH = "package", "stretch"
+
+
+class Units(NamedTuple):
+    """What an interval is over: documents, packages of them, or stretches of one document."""
+
+    count: int
+    kind: str | None  # None: documents
+
+    @property
+    def documents(self) -> int:
+        """Independent texts: a package is one, and all stretches are one."""
+        return 1 if self.kind == STRETCH else self.count
+
+    @property
+    def enough(self) -> bool:
+        """True if there are enough documents to call a difference clear."""
+        return self.documents >= FEWEST_DOCUMENTS
+
+    def __str__(self) -> str:
+        of_one = " of 1 document" * (self.kind == STRETCH)
+        return counted(self.count, self.kind or "document") + of_one
 
 
 class Difference(NamedTuple):
     mean: float
-    low: float  # -inf, and high inf, where one document holds all tokens
+    low: float  # -inf, and high inf, where one unit holds all tokens
     high: float
-    documents: int
+    units: Units
     p: float  # two-sided p-value against a difference of zero
 
     @property
@@ -36,13 +61,13 @@ class Difference(NamedTuple):
     @property
     def clear(self) -> bool:
         """Return True if the interval excludes zero, over enough documents."""
-        return self.excludes_zero and self.documents >= FEWEST_DOCUMENTS
+        return self.excludes_zero and self.units.enough
 
 
 Terms = Sequence[tuple[float, np.ndarray, np.ndarray]]  # (coefficient, sums [D], counts [D])
 
 
-def combined(terms: Terms) -> Difference:
+def combined(terms: Terms, kind: str | None = None) -> Difference:
     """Sum of coefficient * sums.sum() / counts.sum(), with a 95% t-interval over documents.
 
     The sum is linearised in the documents, with residuals corrected for leverage (HC2; MacKinnon
@@ -64,15 +89,15 @@ def combined(terms: Terms) -> Difference:
     sums, counts = sums[:, present], counts[:, present]
     totals = counts.sum(axis=1, keepdims=True)
     ratios = sums.sum(axis=1, keepdims=True) / totals
-    mean, documents = float(coefficients @ ratios[:, 0]), int(present.sum())
+    mean, units = float(coefficients @ ratios[:, 0]), Units(int(present.sum()), kind)
     leverage = counts / totals
     if np.any(leverage == 1):
-        return Difference(mean, -np.inf, np.inf, documents, 1.0)
+        return Difference(mean, -np.inf, np.inf, units, 1.0)
     influence = coefficients @ ((sums - ratios * counts) / (totals * np.sqrt(1 - leverage)))
     freedom = _freedom(np.abs(coefficients) @ leverage / np.abs(coefficients).sum())
     error = float(np.sqrt(np.sum(influence**2)))
     half = _t(freedom) * error
-    return Difference(mean, mean - half, mean + half, documents, float(_p(mean, error, freedom)))
+    return Difference(mean, mean - half, mean + half, units, float(_p(mean, error, freedom)))
 
 
 def _freedom(shares: np.ndarray) -> float:
@@ -85,9 +110,10 @@ def paired(
     sums: np.ndarray,  # [D], of one row
     others: np.ndarray,  # [D], of the other row, over the same targets
     counts: np.ndarray,  # [D]
+    kind: str | None = None,  # of `Units`
 ) -> Difference:
     """Difference of two means, with a 95% t-interval over documents."""
-    return combined([(1.0, np.asarray(sums, np.float64) - others, counts)])
+    return combined([(1.0, np.asarray(sums, np.float64) - others, counts)], kind)
 
 
 class Spread(NamedTuple):

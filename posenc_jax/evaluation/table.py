@@ -8,17 +8,21 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES, FRESH, is_baseline, label
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, Units, paired
 from posenc_jax.runtime.terminal import counted
 
 Shown = Callable[[dict | None], str]  # a row in a table; None: the method lacks it
 
 
 def counts(row: dict) -> str:
-    """Describe the targets behind a number; files of one package count as one document."""
+    """Describe the targets behind a number."""
     windows = f"{counted(row['windows'], 'window')} of " if row.get("windows") else ""
-    targets = counted(row["tokens"], "target")
-    return f"{targets} in {windows}{counted(row['documents'], 'document')} (or packages)"
+    return f"{counted(row['tokens'], 'target')} in {windows}{over(row)}"
+
+
+def over(row: dict) -> Units:
+    """What the intervals of a row are over."""
+    return Units(row["units"], row["unit"])
 
 
 def table(cells: Sequence[Measured], rows: Sequence[dict]) -> str:
@@ -124,7 +128,7 @@ def _gains(protocol: Protocol, rows: Sequence[dict], longest: int) -> list[str]:
         return []
     caption = (
         f"{protocol.name}, {longest} tokens: gain over each baseline in nats per token, with 95% "
-        f"intervals over documents; * significant ({FEWEST_DOCUMENTS} documents or more)"
+        f"intervals over {over(last[0])}; * significant ({FEWEST_DOCUMENTS} documents or more)"
     )
     body = [[label(row), *(_over(row, name) for name in known)] for row in last]
     return [text(Table(caption, ["", *known], body))]
@@ -134,9 +138,9 @@ def _over(row: dict, name: str) -> str:
     gain, low, high = (row[f"over_{name}{end}"] for end in ("", "_low", "_high"))
     if gain is None:
         return NONE
-    if low is None:  # a single document
+    if low is None:  # a single unit
         return f"{gain:+.3f}"
-    significant = (low > 0 or high < 0) and row["documents"] >= FEWEST_DOCUMENTS
+    significant = (low > 0 or high < 0) and over(row).enough
     return f"{gain:+.3f}{'*' if significant else ''} [{low:+.3f}, {high:+.3f}]"
 
 
@@ -186,4 +190,5 @@ def _best(chosen: Sequence[tuple[dict, Measured]]) -> list[str]:
     if len(lowest) == len(finite):
         return []
     cell, other = finite[0][1], finite[len(lowest)][1]  # several methods may be one cell
-    return lowest if paired(cell.sums.nats, other.sums.nats, cell.sums.tokens).clear else []
+    sums, kind = cell.sums, cell.facts["unit"]
+    return lowest if paired(sums.nats, other.sums.nats, sums.tokens, kind).clear else []

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posenc_jax.data.corpora import Split
+from posenc_jax.evaluation.statistics import PACKAGE, STRETCH
 from posenc_jax.runtime.errors import DataError
 
 FEWEST = 50  # documents to read, if there are that many
@@ -38,6 +39,11 @@ class Text:
         if groups is None:
             return None
         return np.unique(groups[self.documents], return_inverse=True)[1]
+
+    @property
+    def kind(self) -> str | None:
+        """Kind of these units."""
+        return STRETCH if self.split.stretches else None if self.units is None else PACKAGE
 
     @cached_property
     def hash(self) -> str:
@@ -114,14 +120,15 @@ def choose(
 
 
 def in_stretches(split: Split, longest: int) -> Split:
-    """Cut a split of one document into up to 50 stretches, which count as documents in standard
-    errors; other splits stay as they are."""
+    """Cut a split of one document into up to 50 stretches, the units of its standard errors; other
+    splits stay as they are."""
     if len(split.lengths) > 1:
         return split
     room = len(split.tokens) // (longest + 1)  # windows in total
     count = max(1, room // max(1, -(-room // FEWEST)))  # stretches of equally many windows
     starts = np.linspace(0, len(split.tokens), count + 1).astype(np.int64)
-    return replace(split, starts=starts, digests=np.repeat(split.digests, count), groups=None)
+    digests = np.repeat(split.digests, count)
+    return replace(split, starts=starts, digests=digests, groups=None, stretches=True)
 
 
 def _even(room: np.ndarray, wanted: int) -> int:
@@ -135,7 +142,7 @@ def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
     if len(fitting) >= 2:
         return
     lengths = np.sort(split.lengths)[::-1]
-    reach = int(lengths[1]) - 1 if len(lengths) > 1 else 0
+    reach = int(lengths[1] if len(lengths) > 1 else lengths[0] // 2) - 1  # one is cut in two
     raise DataError(
         f"{len(fitting)} of {len(lengths)} documents have the {longest + 1} tokens of the longest "
         f"window; at least 2 are needed. Up to length {reach} there are 2: lower the multiples, or "

@@ -14,7 +14,7 @@ from posenc_jax.evaluation.cells import FRESH as FRESH_ROW
 from posenc_jax.evaluation.cells import curve_of, is_baseline, label
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
-from posenc_jax.evaluation.table import counts
+from posenc_jax.evaluation.table import counts, over
 from posenc_jax.plots import style
 from posenc_jax.runtime.terminal import warn
 
@@ -212,11 +212,13 @@ def _caption(name: str, rows: Sequence[dict], figure: "Figure") -> str:
     longest = max((r for r in rows if r["protocol"] == protocol), key=lambda row: row["length"])
     runs = ", ".join(dict.fromkeys(row["run"] for row in rows))
     words = {"scale": "a panel per extension", "budget": "a line per length"}.get(name)
+    answers = protocols.find(protocol).value == "accuracy"
+    units = "answers" if answers else over(longest)
     return (
         f"{protocol}: {protocols.find(protocol).title}"
         + (f", {words}" if words else "")
         + f". {axes.get_ylabel()} against {axes.get_xlabel()}, of {runs}; {longest['evaluation']}: "
-        f"{counts(longest)}. {style.unpaired('documents')}"
+        f"{counts(longest)}. {style.unpaired(units)}"
     )
 
 
@@ -261,7 +263,7 @@ def against_length(
 
 
 def _interval(rows: Sequence[dict], value: str) -> tuple[list[float], list[float]]:
-    """95% interval over documents, or over answers for accuracy; NaN for a single document."""
+    """95% interval over documents, or over answers for accuracy; NaN for a single unit."""
     if value == "accuracy":
         low, high = ([row[f"accuracy_{end}"] for row in rows] for end in ("low", "high"))
         return np.array(low, float).tolist(), np.array(high, float).tolist()

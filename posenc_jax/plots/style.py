@@ -376,11 +376,11 @@ def spread(shades: int) -> list[str]:
 CAPTIONS = "captions.md"
 
 
-def unpaired(over: str) -> str:
-    """Explain bands and bars over documents or seeds."""
+def unpaired(over: object) -> str:
+    """Explain bands and bars over `20 documents` or seeds."""
     return (
-        f"Bands and bars are 95% intervals over {over} of each line alone, unpaired: where two "
-        "overlap, their difference may still be significant; scripts/compare.py pairs them."
+        f"Bands and bars are 95% intervals over {over}, of each line alone and unpaired: lines "
+        "whose bands overlap may still differ; scripts/compare.py pairs them."
     )
 
 

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,11 +174,11 @@ def _ranked(tables: Tables) -> str:
 
 def _behind(rank: Rank) -> str:
     """Difference of an entry to the best, with the interval that decides its verdict."""
-    (low, high), over = rank.by_documents, "documents"
+    if not rank.units.enough:
+        return f"{rank.behind:.3f} behind on {rank.units}"
+    (low, high), over = rank.by_documents, str(rank.units)
     if rank.by_seeds is not None and (rank.verdict != "tie" or rank.by_seeds[0] < low):
         (low, high), over = rank.by_seeds, "seeds"  # for a tie, the interval that contains zero
-    if not isfinite(low):
-        return f"{rank.behind:.3f} behind on a single document"
     open_ = rank.verdict == "open" and rank.by_seeds is not None
     among = f", open among {counted(rank.comparisons, 'comparison')}" if open_ else ""
     return f"{rank.behind:.3f} behind (95%: {low:.3f} to {high:.3f} over {over}{among})"

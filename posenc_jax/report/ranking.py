@@ -9,8 +9,8 @@ from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.cells import Sums, is_baseline, label, targets_of
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import (
-    FEWEST_DOCUMENTS,
     Corrected,
+    Units,
     holm,
     of_seeds,
     over_documents,
@@ -38,9 +38,9 @@ class Rank(NamedTuple):
     loss: float
     interval: tuple[float, float] | None  # of the mean over seeds
     behind: float
-    by_documents: tuple[float, float]  # interval of the difference; infinite for one document
+    by_documents: tuple[float, float]  # interval of the difference; infinite for one unit
     by_seeds: tuple[float, float] | None  # interval of the difference
-    documents: int
+    units: Units  # of that interval
     shared: int  # common seeds
     alone: float  # uncorrected p over documents and seeds; 1 if not behind
     p: float  # corrected
@@ -161,11 +161,12 @@ def _table(
     seeds = _distinct(seeds)
     means = {entry: np.mean(list(by_seed.values()), axis=0) for entry, by_seed in seeds.items()}
     order = sorted(means, key=lambda entry: means[entry].sum())
-    _, size, unit = lost(entries[order[0]][0].sums)
+    best = entries[order[0]][0]
+    _, size, unit = lost(best.sums)
     assert unit is not None  # others are left out
     tests = [(1.0, Corrected(1.0, 1)), *_against_best([seeds[entry] for entry in order], size)]
     rows = [
-        _rank(entry, seeds[entry], seeds[order[0]], size, unit, *test)
+        _rank(entry, seeds[entry], seeds[order[0]], size, unit, best.facts["unit"], *test)
         for entry, test in zip(order, tests, strict=True)
     ]
     return [
@@ -220,7 +221,7 @@ def _same(losses: Mapping[int, np.ndarray], other: Mapping[int, np.ndarray]) -> 
 def verdict(row: Rank) -> str:
     if row.p > LEVEL:  # includes entries ahead over common seeds
         return "open" if row.alone <= LEVEL else "tie"
-    enough = row.documents >= FEWEST_DOCUMENTS and row.by_seeds is not None
+    enough = row.units.enough and row.by_seeds is not None
     return "behind" if enough else "open"
 
 
@@ -230,6 +231,7 @@ def _rank(
     of_best: Mapping[int, np.ndarray],
     size: np.ndarray,
     unit: float,
+    kind: str | None,  # of the units of intervals
     alone: float,
     corrected: Corrected,
 ) -> Rank:
@@ -237,7 +239,7 @@ def _rank(
     mean, best_mean = (
         np.mean([side[seed] for seed in shared or side], axis=0) for side in (by_seed, of_best)
     )
-    difference = paired(mean, best_mean, size)
+    difference = paired(mean, best_mean, size, kind)
 
     def loss(amount: np.ndarray) -> float:
         return float(amount.sum() / size.sum() * unit)
@@ -255,7 +257,7 @@ def _rank(
         behind=difference.mean * unit,
         by_documents=(difference.low * unit, difference.high * unit),
         by_seeds=None if by_seeds is None else by_seeds[1:],
-        documents=difference.documents,
+        units=difference.units,
         shared=len(shared),
         alone=alone,
         p=corrected.p,

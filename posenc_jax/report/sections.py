@@ -140,9 +140,9 @@ def ranking(data: ReportData, ranks: Rankings) -> Section:
         "Ranking",
         "Means over seeds in bits per byte, or in accuracy for answers, without oracles. Methods "
         'that change nothing at a length are not listed. "Behind" is the difference to the best '
-        "entry, with 95% t-intervals paired by document and, for three common seeds or more, by "
-        "seed. A tie (shaded) is a difference that is not significant given the variances over "
-        "documents and over seeds. Verdicts are corrected for all pairs of entries (Holm), as the "
+        "entry, with 95% t-intervals over what the column names and, for three common seeds or "
+        "more, over seeds. A tie (shaded) is a difference that is not significant given both "
+        "variances. Verdicts are corrected for all pairs of entries (Holm), as the "
         "best is chosen on the same data, so a table has a false claim in at most 5% of cases; "
         "intervals are not corrected. A difference is open if the comparison alone is significant, "
         f"but there are fewer than {FEWEST_DOCUMENTS} documents, fewer than three common seeds, or "
@@ -159,7 +159,7 @@ def _ranks(data: ReportData, protocol: str, ranks: Sequence[Rank]) -> Table:
     """A row per entry; controls never hide the best, the reference of all others."""
     accuracy = loss_of(protocol) is wrong_answers
     unit = "accuracy" if accuracy else "bits per byte"
-    head = ["group", "extension", unit, "behind", "verdict", "95%, documents"]
+    head = ["group", "extension", unit, "behind", "verdict", f"95%, {ranks[0].units}"]
     head += ["95%, common seeds", "95%, seeds", "seeds"]
     rows, gids = [], []
     for row in map(_right, ranks) if accuracy else ranks:
@@ -177,8 +177,8 @@ def _ranks(data: ReportData, protocol: str, ranks: Sequence[Rank]) -> Table:
 
 
 def _why_open(row: Rank) -> str:
-    if row.documents < FEWEST_DOCUMENTS:
-        return counted(row.documents, "document")
+    if not row.units.enough:
+        return str(row.units)
     if row.by_seeds is None:
         return counted(row.shared, "seed")
     return f"{counted(row.shared, 'seed')}, {counted(row.comparisons, 'comparison')}"

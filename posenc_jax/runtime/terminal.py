@@ -28,7 +28,8 @@ def silence(stream: TextIO) -> None:
 
 def counted(count: int, noun: str) -> str:
     """Format a count with its noun: `1 document`, `2,000 documents`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
 
 
 def warn(text: str) -> None:

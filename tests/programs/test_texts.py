@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from curves import rows_of
 from lossy import LOSSY
 from running import ROOT, script
 
@@ -135,12 +136,39 @@ def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
     out = call("train.py", tmp_path / "run", **fields)
     assert "1 document held out" in out and "step 5  held out: loss" in out
     words = ["--config.multiples=0.5,1,2", "--config.extensions=none"]
-    out = call("eval_extrapolation.py", tmp_path / "run", *words)
-    assert "37 documents" in out  # 2,400 tokens in stretches of 64 and more
+    call("eval_extrapolation.py", tmp_path / "run", *words)
     assert "6-gram" in script("yardstick.py", tmp_path / "run")
     copy = ["--config.data.source=text", f"--config.data.path={tmp_path}/copy.txt"]
     out = call("eval_extrapolation.py", tmp_path / "run", *words, *copy, code=65)
     assert "documents that the run was trained on: 1 of 1; nothing is left" in out
+
+
+def test_stretches_of_one_document_are_nowhere_called_documents(call, tmp_path):
+    """On the terminal, by compare.py, on the page, in captions, tables and rows; nothing is
+    significant, however large the difference."""
+    letters = np.random.default_rng(0).choice(list("abcdefgh \n"), 6_000)
+    (tmp_path / "a.txt").write_text("".join(letters))
+    fields = {"data.path": f"{tmp_path}/a.txt", "data.cache": tmp_path / "cache", "steps": 5}
+    words = ["--config.multiples=0.5,1,2", "--config.extensions=none"]
+    words += ["--config.protocols=same_token,nonoverlap,order"]
+    said, runs = {}, [tmp_path / "runs" / name for name in ("rope", "alibi")]
+    for run in runs:
+        rate = 1e-6 if run.name == "alibi" else 0.02
+        call("train.py", run, config=run.name, **fields, learning_rate=rate)
+        said[run.name] = call("eval_extrapolation.py", run, *words)
+        said[f"{run.name}'s captions"] = (run / "plots" / "captions.md").read_text()
+        assert "warning: the intervals are over 37 stretches of 1 document, too" in said[run.name]
+        for row in rows_of(run):
+            counts = row["documents"], row["unit"], row["units"]
+            assert counts == ("1", "stretch", "37") and not row["part"].startswith("swapped")
+    said["compare"] = script("compare.py", *runs)
+    said["report"] = script("report.py", tmp_path / "runs", f"--out={tmp_path}/out")
+    said["page"] = (tmp_path / "out" / "index.html").read_text()
+    said["its captions"] = (tmp_path / "out" / "captions.md").read_text()
+    assert re.search(r"is \d\.\d+ behind on 37 stretches of 1 document;", said["page"])
+    claims = re.compile(r"over documents|\d\*|\*\d|\b(?!10 )\d+ documents")
+    for name, text in said.items():
+        assert "37 stretches of 1 document" in text and not claims.search(text), name
 
 
 def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_path, monkeypatch):

@@ -97,7 +97,7 @@ def _check(text: Text, subject: Any, reference: Any, short: int, last: int) -> N
     known = ~text.split.without(reference.digests)[text.documents]
     if known.any():
         raise ConfigError(
-            f"reference {name} was trained on {known.sum():,} of the {len(known):,} documents read"
+            f"reference {name} was trained on {known.mean():.0%} of the documents read"
         )
 
 

@@ -53,11 +53,13 @@ class Order(LastTargets):
         whole = self.plan(text, length, span)
         scored = text.token_hash(whole)
         readings = [Reading(text, whole, scored, "whole")]
-        near, changes = NEAREST, changes_of(text.document)
+        # Stretches are of one document, which has no other's text to take.
+        document = np.zeros_like(text.document) if text.split.stretches else text.document
+        near, changes = NEAREST, changes_of(document)
         # Of the length - span tokens before the first scored target, the last `near` are kept.
         while near < length - span:
             for name, change in changes.items():
-                inner = changed(text, length, _beyond(span + near, change, text.document))
+                inner = changed(text, length, _beyond(span + near, change, document))
                 plan = whole._replace(starts=inner.starts)
                 readings.append(Reading(inner, plan, scored, f"{name}-{near}"))
             dropped = self._dropped(text, near, span)

@@ -96,7 +96,7 @@ def test_rows_of_all_lengths_score_the_same_few_targets(measured):
     [
         ({"reference": "short"}, "trained at 32 tokens; its losses at 64 would be those of extra"),
         ({"reference": "other"}, "reference right has another tokenizer than run"),
-        ({"reference": "knows"}, "was trained on 1 of the 3 documents read"),
+        ({"reference": "knows"}, "was trained on 33% of the documents read"),
         ({"reference": "right", "short": 2}, "at least last = 4 and below the longest length, 64"),
         ({"reference": "right", "short": 64}, "below the longest length, 64; got 64"),
     ],

@@ -71,8 +71,10 @@ def test_nothing_is_clear_below_ten_documents_however_large():
         counts = np.full(documents, 100.0)
         better = -counts * (1 + 0.01 * np.random.default_rng(0).random(documents))
         found = statistics.paired(better, np.zeros(documents), counts)
-        assert found.excludes_zero == (documents > 1) and found.documents == documents
+        assert found.excludes_zero == (documents > 1) and found.units == (documents, None)
         assert found.clear == (documents >= 10)
+        stretches = statistics.paired(better, np.zeros(documents), counts, "stretch")
+        assert stretches[:3] == found[:3] and not stretches.clear
 
 
 @pytest.mark.parametrize("documents", [4, 12, 40])
@@ -155,13 +157,15 @@ def test_terms_over_documents_of_equal_shares_are_one_difference():
         [(0.25, 8 * first, 8 * windows), (0.75, second, windows), (-1.0, 8 * third, 8 * windows)]
     )
     other = statistics.paired(0.25 * first + 0.75 * second, third, windows)
-    np.testing.assert_allclose(one, other, rtol=1e-12)
+    numbers = one[:3] + one[-1:], other[:3] + other[-1:]
+    np.testing.assert_allclose(*numbers, rtol=1e-12)
+    assert one.units == other.units
 
 
 def test_the_same_losses_differ_by_exactly_nothing():
     counts = np.arange(1.0, 13.0)
     found = statistics.paired(counts**2, counts**2, counts)
-    assert found == (0.0, 0.0, 0.0, 12, 1.0) and not found.clear
+    assert found == (0.0, 0.0, 0.0, (12, None), 1.0) and not found.clear
     assert statistics.combined([(1.0, counts**2, counts), (-1.0, counts**2, counts)]) == found
 
 

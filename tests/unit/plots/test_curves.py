@@ -121,7 +121,7 @@ def test_every_picture_has_a_caption_that_says_what_its_bands_are(cells, tmp_pat
     made = curves.draw(cells, tmp_path)
     written = (tmp_path / "captions.md").read_text().strip().split("\n\n")
     assert [words.split("**")[1] for words in written] == [path.name for path in made]
-    assert all("over documents of each line alone, unpaired" in words for words in written)
+    assert all("over 12 documents, of each line alone and unpaired" in one for one in written)
     assert "targets in" in written[0]
 
 

@@ -10,6 +10,7 @@ from evaluated import make_run
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.statistics import Units
 from posenc_jax.plots import curves
 from posenc_jax.report import figures, ranking, sections, table
 from posenc_jax.report.runs import read_runs
@@ -79,7 +80,7 @@ def test_answers_are_ranked_by_accuracy_without_oracles(tmp_path):
     best, second = ranks.plain["answers"][64]
     assert (best.group, second.group) == ("nope", "rope")
     assert best.loss == pytest.approx(0.19) and second.behind == pytest.approx(0.3)
-    assert second.verdict == "behind" and second.documents == np.count_nonzero(asked)
+    assert second.verdict == "behind" and second.units == (np.count_nonzero(asked), None)
     page = str(sections.ranking(data, ranks))
     assert "'accuracy'" in page and "0.810" in page and "0.510" in page
 
@@ -94,7 +95,7 @@ def test_a_difference_that_is_clear_alone_and_not_among_many_is_open():
         behind=0.4,
         by_documents=(0.3, 0.5),
         by_seeds=(0.2, 0.6),
-        documents=99,
+        units=Units(99, None),
         shared=3,
         alone=0.02,
         p=0.06,
@@ -104,7 +105,8 @@ def test_a_difference_that_is_clear_alone_and_not_among_many_is_open():
     assert ranking.verdict(row) == "open"
     assert ranking.verdict(row._replace(alone=0.06)) == "tie"
     assert ranking.verdict(row._replace(p=0.04, by_seeds=None)) == "open"
-    assert ranking.verdict(row._replace(p=0.04, documents=9)) == "open"
+    for few in (Units(9, None), Units(99, "stretch")):
+        assert ranking.verdict(row._replace(p=0.04, units=few)) == "open"
     assert ranking.verdict(row._replace(p=0.04)) == "behind"
 
 
@@ -117,7 +119,7 @@ def test_few_documents_leave_a_difference_open_and_one_has_no_interval(
             make_run(tmp_path / f"{name}-s{seed}", name, seed, better, documents=documents)
     _, second = ranks(tmp_path)
     assert second.behind > 0 and second.by_seeds[0] > 0
-    assert (second.verdict, second.documents) == (verdict, documents)
+    assert (second.verdict, second.units) == (verdict, (documents, None))
     low, high = second.by_documents
     assert low > 0 if documents > 1 else (low, high) == (-np.inf, np.inf)
 
