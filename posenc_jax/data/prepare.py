@@ -21,7 +21,7 @@ from posenc_jax.runtime.errors import DataError, Interrupted, Stop
 from posenc_jax.runtime.files import alone
 from posenc_jax.runtime.terminal import warn
 
-FORMAT = 5  # of the files of a corpus; another number means another cache
+FORMAT = 6  # of the files of a corpus and its splits; another number means another cache
 FEW = 5  # with fewer documents the end of each is held out, as whole ones would be too large
 
 

@@ -4,6 +4,8 @@ import hashlib
 import math
 from collections.abc import Collection
 
+FEWEST = 100  # documents for which a hash alone decides
+
 
 def hash_of(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
@@ -21,17 +23,18 @@ def split_of(own_hash: bytes, valid_fraction: float, choose_fraction: float = 0.
 def moved(
     hashes: Collection[bytes], valid_fraction: float, choose_fraction: float
 ) -> dict[bytes, str]:
-    """Documents moved from training to splits that the hashes leave empty.
+    """Documents whose split is not that of their hash.
 
-    A split gets its fraction of all documents, rounded up, from its end of the range; training
+    Of fewer than 100 documents each split gets its fraction, rounded up, from its end of the range,
+    since so few hashes are far from even; of more, a split that the hashes leave empty. Training
     keeps at least one.
     """
     by_hash = {own: split_of(own, valid_fraction, choose_fraction) for own in hashes}
-    trained = sorted((h for h, split in by_hash.items() if split == "train"), key=lambda h: h[:8])
-    found: dict[bytes, str] = {}
+    ordered = sorted(by_hash, key=lambda own: own[:8])
+    splits = dict.fromkeys(ordered, "train") if len(ordered) < FEWEST else dict(by_hash)
     for split, fraction, ends in (("valid", valid_fraction, 1), ("choose", choose_fraction, -1)):
-        if fraction and split not in by_hash.values():
-            count = min(math.ceil(fraction * len(by_hash)), max(0, len(trained) - 1))
-            found |= dict.fromkeys(trained[::ends][:count], split)
-            trained = [own for own in trained if own not in found]
-    return found
+        if fraction and split not in splits.values():
+            trained = [own for own in ordered[::ends] if splits[own] == "train"]
+            share = math.ceil(round(fraction * len(ordered), 9))  # 7 of 70, not 7.000000000000001
+            splits |= dict.fromkeys(trained[: min(share, max(0, len(trained) - 1))], split)
+    return {own: split for own, split in splits.items() if split != by_hash[own]}
