@@ -128,6 +128,17 @@ def test_training_measures_both(call, folder, tmp_path):
     assert f"step 5  to choose on: loss {line['choose_loss']:.4f}" in out
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "A.JSONL.gz", "a.parquet"])
+def test_files_of_rows_are_not_read_as_prose(name, call, folder, tmp_path):
+    (folder / name).write_text('{"text": "a"}\n' * 9)
+    kind = name.lower().split(".")[1]
+    fields = {"data.path": folder / name, "data.cache": tmp_path / "cache"}
+    if kind == "parquet":  # found in a folder too, beside prose
+        fields |= {"data.path": folder}
+    out = call("train.py", tmp_path / "run", **fields, code=65)
+    assert f"{folder / name} is of data.source={kind}, which" in out.splitlines()[-1]
+
+
 def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
     letters = np.random.default_rng(0).choice(list("abcdefgh \n"), 6_000)
     (tmp_path / "a.txt").write_text("".join(letters))

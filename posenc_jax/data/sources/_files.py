@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+from posenc_jax import registry
+from posenc_jax.data import sources
 from posenc_jax.data.sources import Document, Documents
 from posenc_jax.fields import default, true_or_false
 from posenc_jax.runtime.errors import DataError
@@ -92,10 +94,10 @@ class Files(Cut):
     endings: ClassVar[tuple[str, ...]]  # of the files in a folder that are read
 
     def files(self) -> list[Path]:
-        return _matches("data.path", self.path, self.endings)
+        return self._matches("data.path", self.path)
 
     def held_out_files(self) -> list[Path]:
-        return _matches("data.valid_path", self.valid_path, self.endings) if self.valid_path else []
+        return self._matches("data.valid_path", self.valid_path) if self.valid_path else []
 
     def documents(self, seed: int) -> Iterator[Document]:
         for document in self.read(self.held_out_files()):
@@ -107,6 +109,25 @@ class Files(Cut):
 
     def read_file(self, path: Path) -> Iterator[Document]:
         raise NotImplementedError
+
+    def _matches(self, field: str, patterns: str) -> list[Path]:
+        paths: list[Path] = []
+        for pattern in words(patterns):
+            place = Path(pattern).expanduser()
+            names = sorted(glob.glob(str(place), recursive=True))
+            matched = [Path(name) for name in names if Path(name).is_file()]
+            matched = _files_in(place, self.endings) if place.is_dir() else matched
+            if not matched:
+                raise DataError(f"{field}: nothing matches {pattern!r}")
+            paths.extend(matched)
+        rows = [kind for kind in map(sources.find, registry.sources()) if issubclass(kind, Rows)]
+        for path, other in itertools.product(paths, rows):
+            if path.name.lower().endswith(other.endings) and not isinstance(self, other):
+                raise DataError(
+                    f"{field}: {path} is of data.source={other.kind()}, which takes the text from "
+                    f"a field of its rows (data.field); data.source={self.kind()} would not"
+                )
+        return paths
 
     def missing(self) -> list[str]:
         """Patterns that match no file."""
@@ -133,19 +154,6 @@ class Rows(Files):
 
 def words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _matches(field: str, patterns: str, endings: tuple[str, ...]) -> list[Path]:
-    paths: list[Path] = []
-    for pattern in words(patterns):
-        place = Path(pattern).expanduser()
-        names = sorted(glob.glob(str(place), recursive=True))
-        matched = [Path(name) for name in names if Path(name).is_file()]
-        matched = _files_in(place, endings) if place.is_dir() else matched
-        if not matched:
-            raise DataError(f"{field}: nothing matches {pattern!r}")
-        paths.extend(matched)
-    return paths
 
 
 def _files_in(folder: Path, endings: tuple[str, ...]) -> list[Path]:

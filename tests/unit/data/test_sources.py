@@ -150,14 +150,14 @@ class TestFiles:
         with pytest.raises(DataError, match=f"cannot read .*{name}"):
             prepare(source=source, path=str(tmp_path / name))
 
-    @pytest.mark.parametrize("source", ["jsonl", "text"])
-    def test_damaged_compressed_files_are_named(self, source, prepare, tmp_path):
+    @pytest.mark.parametrize(("source", "name"), [("jsonl", "a.jsonl.gz"), ("text", "a.txt.gz")])
+    def test_damaged_compressed_files_are_named(self, source, name, prepare, tmp_path):
         packed = gzip.compress(b"".join(b'{"text": "line %d"}\n' % i for i in range(500)))
         for place in range(10, len(packed), 41):
             damaged = packed[:place] + bytes([packed[place] ^ 0xFF]) + packed[place + 1 :]
-            (tmp_path / "a.jsonl.gz").write_bytes(damaged)
-            with pytest.raises(DataError, match="a.jsonl.gz"):
-                prepare(source=source, path=str(tmp_path / "a.jsonl.gz"))
+            (tmp_path / name).write_bytes(damaged)
+            with pytest.raises(DataError, match=name):
+                prepare(source=source, path=str(tmp_path / name))
 
 
 class TestHeldOutByName:
