@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from posenc_jax import attention, extensions, pretrained, schemes
-    from posenc_jax.api import evaluate, recipe, train
+    from posenc_jax.api import curves, evaluate, recipe, train
     from posenc_jax.encoding import (
         Dims,
         DistanceBias,
@@ -43,6 +43,7 @@ _HOME = {
     "build": "schemes",
     "extend": "extensions",
     "load_run": "runs.subject",
+    "curves": "api",
     "evaluate": "api",
     "recipe": "api",
     "train": "api",
@@ -69,6 +70,7 @@ __all__ = [
     "backend",
     "build",
     "combine",
+    "curves",
     "evaluate",
     "extend",
     "extensions",

@@ -13,9 +13,11 @@ from posenc_jax.checks import known
 from posenc_jax.config import Evaluation, Training, load, schema
 from posenc_jax.registry import ROOT
 from posenc_jax.runtime import backend
-from posenc_jax.runtime.errors import DONE, missing
+from posenc_jax.runtime.errors import DONE, DataError, missing
 
 if TYPE_CHECKING:
+    import pandas
+
     from posenc_jax.evaluation.evaluate import Evaluated
     from posenc_jax.tracking.wandb import Curves
 
@@ -50,6 +52,33 @@ def evaluate(
 
         evaluated, _ = _measure(planning.load(recipe), Path(workdir), [step])
         return [*evaluated.rows, *evaluated.left_out]
+
+
+def curves(
+    runs: str | Path | Sequence[str | Path], evaluation: str | None = None
+) -> "pandas.DataFrame":
+    """Rows of one evaluation of the newest checkpoints of runs, given by their folders or that of
+    their sweep; missing numbers are nan, missing names empty."""
+    with _explained():
+        import pandas
+
+        from posenc_jax.evaluation import compare, records
+        from posenc_jax.report.runs import runs_in
+
+        folders = [runs] if isinstance(runs, str | Path) else runs
+        named = [str(folder) for folder in runs_in(map(Path, folders))]
+        cells = compare.by_folder(compare.readable(named, evaluation or ""))
+        shown = {cell.facts["evaluation"] for cell in cells}
+        if len(shown) > 1:
+            raise DataError(
+                f"the newest evaluations of these runs are {', '.join(sorted(shown))}: name one"
+            )
+        frame = pandas.DataFrame(records.rows(cells), columns=records.COLUMNS)
+        words = [name for name in frame if name in records.NAMES]
+        numbers = frame.columns.difference(words)
+        frame[words] = frame[words].fillna("").astype(str)
+        frame[numbers] = frame[numbers].apply(pandas.to_numeric)
+        return frame
 
 
 def evaluate_run(

@@ -107,15 +107,14 @@ def readable(texts: Sequence[str], evaluation: str = "") -> list[Measured]:
             continue
         selected += [cell._replace(facts=cell.facts | {"run": str(run)}) for cell in named]
     if not selected:
-        raise errors[0]
+        raise errors[0] if errors else DataError("there is no run here, a folder with config.json")
     for error in errors:
         warn(f"skipped: {error}")
     return selected
 
 
 def comparable(cells: Sequence[Measured]) -> list[Measured]:
-    """Check that the cells of several runs score the same targets, and shorten the runs' names to
-    those of their folders if these are distinct."""
+    """Check that the cells of several runs score the same targets, and shorten the runs' names."""
     scored: dict[tuple, tuple] = {}
     for facts in (cell.facts for cell in cells):
         protocol = facts["protocol"]
@@ -127,6 +126,11 @@ def comparable(cells: Sequence[Measured]) -> list[Measured]:
                 f"these runs were evaluated on different targets ({protocol}) and cannot share a "
                 "picture"
             )
+    return by_folder(cells)
+
+
+def by_folder(cells: Sequence[Measured]) -> list[Measured]:
+    """Shorten the names of runs to those of their folders if these are distinct."""
     names = {cell.facts["run"]: Path(cell.facts["run"]).resolve().name for cell in cells}
     if len(set(names.values())) < len(names):
         return list(cells)

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 
 from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import (
     BASELINES,
+    FACTS,
     SUMS_FILE,
     Measured,
     Places,
@@ -45,6 +47,7 @@ COLUMNS = (
 COLUMNS += [f"over_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
 COLUMNS += ["nll_low", "nll_high", "older_right", "other", "found", "held", "order"]
 COLUMNS += ["unit", "units"]
+NAMES = {"method", "flag"} | {name for name, kind in FACTS.items() if kind == pyarrow.string()}
 NOTHING = Record([], [], [])
 
 

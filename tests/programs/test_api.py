@@ -1,11 +1,13 @@
 """posenc_jax.train, evaluate and load_run: in threads, and under other settings of jax."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from running import finish
+from curves import rows_of
+from running import EVALUATION, ROOT, finish
 
 import posenc_jax
 
@@ -25,6 +27,26 @@ def test_a_run_is_loaded_for_notebooks(whole):
     assert np.any(other(np.array([list(b"abcd")]), encoding) != logits)
     with pytest.raises(Exception, match="no checkpoint of step 5; have:"):
         posenc_jax.load_run(whole[0], step=5)
+
+
+def test_curves_are_of_one_evaluation_and_the_documented_table_averages_nothing(evaluated, call):
+    """With another evaluation of other targets, by an earlier checkpoint too, beside it."""
+    before = rows_of(evaluated)
+    for more in (["--config.name=few", "--config.last=1"], ["--step=8"]):
+        call("eval_extrapolation.py", evaluated, *EVALUATION, *more)
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    (line,) = re.findall(r"`posenc_jax\.curves\(\"runs/rope\"\)\.pivot\((.*?)\)` is the", page)
+    assert line == 'index=["protocol", "part", "method"], columns="length", values="bpb"'
+    index = ["protocol", "part", "method"]
+    table = posenc_jax.curves(evaluated).pivot(index=index, columns="length", values="bpb")
+    expected = {
+        (row["protocol"], row["part"], row["method"], int(row["length"])): float(row["bpb"])
+        for row in before
+    }
+    assert table.stack().dropna().to_dict() == pytest.approx(expected) and len(expected) > 20
+    few = posenc_jax.curves([evaluated], "few")
+    assert set(few.evaluation) == {"few"} and set(few.part) == {""} == set(few.flag)
+    assert few.dtypes[["bpb", "scale", "window", "answers"]].eq("float64").all()
 
 
 def test_a_thread_trains_and_evaluates(run):
