@@ -148,7 +148,7 @@ def compare(
         f"nats per token of {a} minus those of {b}, with 95% intervals over {over}; * clear: the "
         f"interval excludes zero, over {FEWEST_DOCUMENTS} documents or more."
     )
-    body = [[*cells, f"{units.count:,}"] for *cells, units in rows]
+    body = [[*cells, f"{units.number:,}"] for *cells, units in rows]
     return FORMS[form](Table(caption, ["", "nats", "95%", "bits/byte", "units"], body))
 
 

@@ -72,7 +72,7 @@ def row(measured: Measured) -> dict:
         "ppl": float(np.exp(min(nll, 700))) if finite else None,
         "bpb": nll * per_byte if finite and per_byte else None,
         "documents": units.documents,
-        "units": units.count,
+        "units": units.number,
         "windows": int(sums.windows[0]) or None,
         "answers": answers or None,
         "accuracy": float(sums.right.sum() / answers) if answers and finite else None,

@@ -29,13 +29,13 @@ PACKAGE, STRETCH = "package", "stretch"
 class Units(NamedTuple):
     """What an interval is over: documents, packages of them, or stretches of one document."""
 
-    count: int
+    number: int
     kind: str | None  # None: documents
 
     @property
     def documents(self) -> int:
         """Independent texts: a package is one, and all stretches are one."""
-        return 1 if self.kind == STRETCH else self.count
+        return 1 if self.kind == STRETCH else self.number
 
     @property
     def enough(self) -> bool:
@@ -44,7 +44,7 @@ class Units(NamedTuple):
 
     def __str__(self) -> str:
         of_one = " of 1 document" * (self.kind == STRETCH)
-        return counted(self.count, self.kind or "document") + of_one
+        return counted(self.number, self.kind or "document") + of_one
 
 
 class Difference(NamedTuple):

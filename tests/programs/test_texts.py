@@ -8,10 +8,12 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from curves import rows_of
 from lossy import LOSSY
-from running import ROOT, script
+from running import ROOT, python, script
 
 import posenc_jax
 from configs import base
@@ -137,6 +139,21 @@ def test_files_of_rows_are_not_read_as_prose(name, call, folder, tmp_path):
         fields |= {"data.path": folder}
     out = call("train.py", tmp_path / "run", **fields, code=65)
     assert f"{folder / name} is of data.source={kind}, which" in out.splitlines()[-1]
+
+
+def test_a_small_parquet_file_of_one_long_text_takes_little_memory(tmp_path):
+    """256 rows of 10 MB, in 2 kB: they were read at once."""
+    rows = pyarrow.DictionaryArray.from_arrays(np.zeros(256, np.int32), ["a" * 10_000_000])
+    options = dict(compression="zstd", dictionary_pagesize_limit=2**30, store_schema=False)
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), tmp_path / "a.parquet", **options)
+    code = (
+        "import resource, sys\nfrom posenc_jax.data import sources\n"
+        "source, _ = sources.read({'source': 'parquet', 'path': sys.argv[1]}, 8)\n"
+        "sizes = [len(document.text) for document in source.documents(0)]\n"
+        "print(sum(sizes), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    size, peak = map(int, python("-c", code, tmp_path / "a.parquet").split())
+    assert size == 256 * 10_000_000 and peak < 1_000  # MiB
 
 
 def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
