@@ -1,7 +1,5 @@
 """Answers by their depth in the window, at every length: the needle-in-a-haystack grid."""
 
-from itertools import pairwise
-
 import numpy as np
 
 from posenc_jax.evaluation.protocols._questions import Questions
@@ -17,11 +15,11 @@ class Depth(Answers):
 
     def parts(self, questions: Questions) -> Parts:
         gaps, seen = questions.gaps, questions.seen
-        depth = 1 - gaps / np.maximum(seen, 1)
         inside = (gaps > 0) & (gaps <= seen)
-        ends = pairwise(number / PARTS for number in range(PARTS + 1))
+        part = PARTS * (seen - gaps) // np.maximum(seen, 1)  # in whole numbers: 0.1 is in 0.1-0.2
         return {
-            f"{low:.1f}-{high:.1f}": inside & (low <= depth) & (depth < high) for low, high in ends
+            f"{number / PARTS:.1f}-{(number + 1) / PARTS:.1f}": inside & (part == number)
+            for number in range(PARTS)
         }
 
 

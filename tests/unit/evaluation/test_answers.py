@@ -1,6 +1,7 @@
 """Protocols of answers, of parts and of changed context: what they score and say."""
 
 import dataclasses
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -83,8 +84,10 @@ def test_depths_are_of_answers_within_the_window():
             low, high = map(float, part.part.split("-"))
             place = np.nonzero(part.plan.scored())[1]
             gaps = read.split.gaps[part.plan.targets()][part.plan.scored()]
-            depth = 1 - gaps / place
-            assert np.all((low <= depth) & (depth <= high))
+            tenths = [
+                Fraction(int(10 * (n - gap)), int(n)) for n, gap in zip(place, gaps, strict=True)
+            ]
+            assert all(round(10 * low) <= tenth < round(10 * high) for tenth in tenths)
 
 
 def test_text_without_answers_has_none_to_score():
