@@ -11,6 +11,7 @@ from posenc_jax.checks import choice
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.planning import extended_encoding
+from posenc_jax.runs.parameters import key_of
 from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError
@@ -55,7 +56,7 @@ def continued(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
-        key=jax.random.key(seed),
+        key=key_of(seed),
         stop=end,
         rotated=True if semantics == "stale" else None,
         mesh=devices.make_mesh(jax.devices()[:sequence], sequence) if sequence > 1 else None,

@@ -7,6 +7,7 @@ import jax
 
 import models
 from posenc_jax.attention.several import PLATFORMS
+from posenc_jax.checks import whole_number
 from posenc_jax.config import Training, building
 from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.runtime import devices
@@ -77,6 +78,7 @@ def key_of(seed: int) -> jax.Array:
 
     The generator is fixed, so JAX_DEFAULT_PRNG_IMPL has no effect.
     """
+    whole_number("seed", seed, at_least=0, at_most=2**63 - 1)
     key, high = jax.random.key(seed % 2**32, impl="threefry2x32"), seed >> 32
     if not high:
         return key

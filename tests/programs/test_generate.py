@@ -33,6 +33,13 @@ def test_semantics_of_a_dynamic_extension_differ_beyond_the_trained_length(whole
     assert len(long) == 3
 
 
+def test_seeds_from_2_to_32_on_draw_other_tokens(whole):
+    """jax.random.key keeps the low 32 bits."""
+    words = whole[0], f"--prompt={PROMPT}", "--tokens=21", "--temperature=1"
+    said = {script("generate.py", *words, f"--seed={seed}") for seed in (1, 2**32 + 1, 2**33 + 1)}
+    assert len(said) == 3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -40,6 +47,7 @@ def test_semantics_of_a_dynamic_extension_differ_beyond_the_trained_length(whole
         (["--prompt=a", "--extension=yarm:2"], "did you mean 'yarn'"),
         (["--prompt=a", "--semantics=stall"], "semantics"),
         (["--prompt=a", "--top_k=3"], "no effect at temperature 0"),
+        (["--prompt=a", f"--seed={10**20}"], "seed must be at most 9,223,372,036,854,775,807; got"),
         (["--prompt=a", "--tokens=0"], "tokens must be a whole number of at least 1"),
     ],
 )
