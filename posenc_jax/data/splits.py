@@ -35,6 +35,6 @@ def moved(
     for split, fraction, ends in (("valid", valid_fraction, 1), ("choose", choose_fraction, -1)):
         if fraction and split not in splits.values():
             trained = [own for own in ordered[::ends] if splits[own] == "train"]
-            share = math.ceil(round(fraction * len(ordered), 9))  # 7 of 70, not 7.000000000000001
+            share = math.ceil(round(fraction * len(ordered), 12))  # 7 of 70, not 7.0000001
             splits |= dict.fromkeys(trained[: min(share, max(0, len(trained) - 1))], split)
     return {own: split for own, split in splits.items() if split != by_hash[own]}
