@@ -18,7 +18,7 @@ from posenc_jax.evaluation.losses import reader_of
 from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.statistics import FEW_DOCUMENTS, FEWEST_DOCUMENTS, Units
+from posenc_jax.evaluation.statistics import FEW_DOCUMENTS, Units
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
@@ -185,9 +185,8 @@ def _tell_targets(config: Evaluation, subject: Subject, lengths: list[int], text
     )
     if over.documents < FEW_DOCUMENTS:
         warn(
-            f"the intervals are over {over}, too few to speak for other text, and no difference "
-            f"over fewer than {FEWEST_DOCUMENTS} documents is marked as significant: hold out more "
-            "(data.valid_fraction) or name a text of more documents (data.source, data.path)"
+            f"the intervals are over {over}, too few to speak for other text: raise documents, "
+            "hold out more (data.valid_fraction), or give more text (data.source, data.path)"
         )
     for protocol in protocols.asked(config):
         few = protocol.warning(count, protocol.span(config, subject.trained, lengths))
