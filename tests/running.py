@@ -28,7 +28,7 @@ TINY = {
     "valid_batches": 2,
     "save_every": 4,
     "data.source": "text",
-    "data.valid_fraction": 0.4,
+    "data.valid_fraction": 0.3,
     "wandb.mode": "disabled",
 }
 EVALUATION = [

@@ -198,7 +198,7 @@ def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tm
 def test_places_of_the_longest_windows_are_recorded_and_few_targets_warned_of(run, call):
     out = call("eval_extrapolation.py", run, *SMALL, "--config.windows=2", "--config.last=1")
     assert re.search(r"warning: same_token scores \d+ targets, and below about 2,000", out)
-    assert re.search(r"4 documents, 8 windows of 64 tokens, 512 targets, 8 of them for same", out)
+    assert re.search(r"3 documents, 6 windows of 64 tokens, 384 targets, 6 of them for same", out)
     (stored,) = read_record(run / "eval").places
     assert stored.evaluation == "held-out"
     (row,) = {(r["windows"], r["documents"]) for r in rows_of(run) if r["protocol"] == "position"}
