@@ -24,14 +24,7 @@ from posenc_jax.evaluation.cells import (
     read_record,
     write_record,
 )
-from posenc_jax.evaluation.statistics import (
-    Terms,
-    Units,
-    combined,
-    mean_and_error,
-    paired,
-    wilson,
-)
+from posenc_jax.evaluation.statistics import Terms, Units, combined, mean_and_error, paired, wilson
 from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.runtime.errors import Damaged, DataError
 from posenc_jax.runtime.files import write_atomically, write_csv

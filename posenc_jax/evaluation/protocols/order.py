@@ -53,13 +53,11 @@ class Order(LastTargets):
         whole = self.plan(text, length, span)
         scored = text.token_hash(whole)
         readings = [Reading(text, whole, scored, "whole")]
-        # Stretches are of one document, which has no other's text to take.
-        document = np.zeros_like(text.document) if text.split.stretches else text.document
-        near, changes = NEAREST, changes_of(document)
+        near, changes = NEAREST, changes_of(text)
         # Of the length - span tokens before the first scored target, the last `near` are kept.
         while near < length - span:
             for name, change in changes.items():
-                inner = changed(text, length, _beyond(span + near, change, document))
+                inner = changed(text, length, _beyond(span + near, change, text.document))
                 plan = whole._replace(starts=inner.starts)
                 readings.append(Reading(inner, plan, scored, f"{name}-{near}"))
             dropped = self._dropped(text, near, span)
@@ -118,9 +116,9 @@ def _beyond(near: int, change: Change, document: np.ndarray):
     return of_rows
 
 
-def changes_of(document: np.ndarray) -> dict[str, Change]:
+def changes_of(text: Text) -> dict[str, Change]:
     """All changes, without `swapped` where one document has more than half of the windows."""
-    majority = 2 * _most_windows(document) > len(document)
+    majority = text.split.stretches or 2 * _most_windows(text.document) > len(text.document)
     return {n: change for n, change in CHANGES.items() if not (majority and n == "swapped")}
 
 
