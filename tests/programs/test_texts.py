@@ -185,18 +185,18 @@ def test_stretches_of_one_document_are_nowhere_called_documents(call, tmp_path):
         call("train.py", run, config=run.name, **fields, learning_rate=rate)
         said[run.name] = call("eval_extrapolation.py", run, *words)
         said[f"{run.name}'s captions"] = (run / "plots" / "captions.md").read_text()
-        assert "warning: the intervals are over 37 stretches of 1 document, too" in said[run.name]
+        assert "warning: the intervals are over 28 stretches of 1 document, too" in said[run.name]
         for row in rows_of(run):
             counts = row["documents"], row["unit"], row["units"]
-            assert counts == ("1", "stretch", "37") and not row["part"].startswith("swapped")
+            assert counts == ("1", "stretch", "28") and not row["part"].startswith("swapped")
     said["compare"] = script("compare.py", *runs)
     said["report"] = script("report.py", tmp_path / "runs", f"--out={tmp_path}/out")
     said["page"] = (tmp_path / "out" / "index.html").read_text()
     said["its captions"] = (tmp_path / "out" / "captions.md").read_text()
-    assert re.search(r"is \d\.\d+ behind on 37 stretches of 1 document;", said["page"])
+    assert re.search(r"is \d\.\d+ behind on 28 stretches of 1 document;", said["page"])
     claims = re.compile(r"over documents|\d\*|\*\d|\b(?!10 )\d+ documents")
     for name, text in said.items():
-        assert "37 stretches of 1 document" in text and not claims.search(text), name
+        assert "28 stretches of 1 document" in text and not claims.search(text), name
 
 
 def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_path, monkeypatch):
