@@ -99,10 +99,11 @@ def test_the_page_opens_with_findings_and_data(path, swept):
     assert "At 64 tokens" in path.read_text()[first : first + 200]
 
 
-def of_seeds(folder, seeds, **better):
+def of_seeds(folder, seeds, documents=12, **better):
     for encoding, value in better.items():
         for seed in seeds:
-            make_run(folder / f"{encoding}-s{seed}", encoding, seed, better=value, scales=())
+            options = dict(better=value, scales=(), documents=documents)
+            make_run(folder / f"{encoding}-s{seed}", encoding, seed, **options)
     data = read_runs([folder])
     ranks = rankings(data.runs)
     by_group = {row.group: row for row in ranks.extended["same_token"][LENGTHS[-1]]}
@@ -116,6 +117,15 @@ def test_one_seed_is_behind_over_documents_and_ranks_no_training(tmp_path):
     ends = f"{low:.3f} to {high:.3f} over 12 documents"
     assert f"rope is {rope.behind:.3f} behind (95%: {ends})" in found
     assert "one seed does not rank training" in found
+
+
+@pytest.mark.parametrize("documents", [1, 9])
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_below_ten_documents_the_headline_claims_no_interval(tmp_path, seeds, documents):
+    found, ranks = of_seeds(tmp_path, range(seeds), documents, alibi=2.0, rope=0.0)
+    counted = f"{documents} document" + "s" * (documents > 1)
+    assert f"{ranks['rope'].behind:.3f} behind on {counted}" in found
+    assert "95%" not in found and "over documents" not in found
 
 
 def test_three_seeds_are_behind_over_seeds_and_a_tie_keeps_its_interval(tmp_path):
