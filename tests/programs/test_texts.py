@@ -138,7 +138,8 @@ def test_files_of_rows_are_not_read_as_prose(name, call, folder, tmp_path):
     if kind == "parquet":  # found in a folder too, beside prose
         fields |= {"data.path": folder}
     out = call("train.py", tmp_path / "run", **fields, code=65)
-    assert f"{folder / name} is of data.source={kind}, which" in out.splitlines()[-1]
+    refused = f"data.source=text does not read {folder / name}; set data.source={kind}, which"
+    assert refused in out.splitlines()[-1]
 
 
 def test_a_small_parquet_file_of_one_long_text_takes_little_memory(tmp_path):

@@ -124,8 +124,8 @@ class Files(Cut):
         for path, other in itertools.product(paths, rows):
             if path.name.lower().endswith(other.endings) and not isinstance(self, other):
                 raise DataError(
-                    f"{field}: {path} is of data.source={other.kind()}, which takes the text from "
-                    f"a field of its rows (data.field); data.source={self.kind()} would not"
+                    f"{field}: data.source={self.kind()} does not read {path}; set data.source="
+                    f"{other.kind()}, which takes the text from a field of its rows (data.field)"
                 )
         return paths
 
