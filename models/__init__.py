@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from posenc_jax import registry
+
 from .config import Config
 
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from .generation import generate, stream
     from .likelihoods import likelihood
     from .transformer import Transformer
+
+registry.keep_names(__name__)
 
 _FILES = {
     "Cache": "cache",

@@ -1,11 +1,26 @@
 """Names to choose from, which are names of files; nothing is imported for them."""
 
+import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 _HERE = Path(__file__).parent
 ROOT = _HERE.parent  # of the checkout, which holds models/ and configs/
 WANDB_MODES = ("auto", "online", "offline", "disabled")
+
+
+class Package(ModuleType):
+    """A package whose own names stay when Python binds an imported file of the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        own = name in vars(self) or name in vars(self).get("__all__", ())
+        if not own or getattr(value, "__name__", "") != f"{self.__name__}.{name}":
+            super().__setattr__(name, value)
+
+
+def keep_names(package: str) -> None:
+    sys.modules[package].__class__ = Package
 
 
 def files(*folder: str) -> list[str]:

@@ -13,16 +13,17 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from posenc_jax import composition, schemes
+from posenc_jax import composition, registry, schemes
 from posenc_jax.checks import LARGEST_SCALE, check_options, known, positive, token_count
 from posenc_jax.composition import Part
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.extensions import distance
 from posenc_jax.extensions._record import Extension
 from posenc_jax.extensions.rotary import turns
-from posenc_jax.registry import files
 
 __all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "turns"]
+
+registry.keep_names(__name__)
 
 _ORDER = ("given", "read", "none")  # extensions with a scale come first
 
@@ -31,7 +32,7 @@ _ORDER = ("given", "read", "none")  # extensions with a scale come first
 def records() -> Mapping[str, Extension]:
     """Return all extensions by name."""
     by_name: dict[str, Extension] = {}
-    for file in files("extensions"):
+    for file in registry.files("extensions"):
         for record in vars(import_module(f"{__name__}.{file}")).values():
             if isinstance(record, Extension) and by_name.setdefault(record.name, record) != record:
                 raise ValueError(f"two extensions are named {record.name!r}, one in {file}.py")

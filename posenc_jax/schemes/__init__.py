@@ -13,12 +13,14 @@ from typing import Any
 
 import jax
 
-from posenc_jax import composition
+from posenc_jax import composition, registry
 from posenc_jax.checks import check_options, flag, known
 from posenc_jax.encoding import Dims, Encoding, check_key, trained_mask
 from posenc_jax.layers import one_per_layer, overrides
 from posenc_jax.registry import encodings as names
 from posenc_jax.schemes._sink import with_sink
+
+registry.keep_names(__name__)
 
 
 def build(

@@ -1,5 +1,6 @@
-"""Adding an encoding (with a recipe), an extension, a protocol or a family of models is one file:
-`tests/additions` lies over a copy of the project, whose tests and programs take it up unedited."""
+"""Adding an encoding (with a recipe), an extension, a protocol or a family of models is one file,
+whatever helper it is named like: `tests/additions` lies over a copy of the project, whose tests and
+programs take it up unedited."""
 
 import json
 import shutil
@@ -54,7 +55,7 @@ def test_new_files_pass_every_test_that_starts_no_process(copy):
 def test_a_new_family_works_with_every_program(copy, text, tmp_path):
     _, run = copy
     workdir = tmp_path / "run"
-    fields = TINY | {"data.path": f"{text}/*.txt", "model.family": "heads_only"}
+    fields = TINY | {"data.path": f"{text}/*.txt", "model.family": "generate"}
     train = ["train.py", "--config=configs/fox.py", f"--workdir={workdir}"]
     train += [f"--config.{name}={value}" for name, value in fields.items()]
     run(*train, "--config.stop_at=6", code=75)
@@ -65,8 +66,8 @@ def test_a_new_family_works_with_every_program(copy, text, tmp_path):
     assert (workdir / "eval" / "diagnose" / "attention.csv").exists()
     run("scripts/report.py", workdir, f"--out={tmp_path / 'page'}")
     assert (tmp_path / "page" / "index.html").exists()
-    out = run(*train[:2], "--workdir=other", "--config.model.family=head_only", code=2)
-    assert "one of 'heads_only', 'transformer'" in out
+    out = run(*train[:2], "--workdir=other", "--config.model.family=generates", code=2)
+    assert "one of 'generate', 'transformer'" in out
 
 
 @pytest.mark.slow
@@ -78,28 +79,28 @@ def test_a_new_protocol_is_evaluated_and_reported(copy, call, whole, tmp_path):
     words = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn", "--config.documents=2"]
     call("eval_extrapolation.py", here, *words, f"--config.protocols={PROTOCOLS}")
     words = [f"--workdir={there}", *words]
-    more = f"--config.protocols={PROTOCOLS},last_three,doubled"
+    more = f"--config.protocols={PROTOCOLS},last_three,words"
     out = run("eval_extrapolation.py", *words, more)
     assert "last_three, the last three targets" in out
     old, new = rows_of(here), rows_of(there)
-    added = [row for row in new if row["protocol"] in ("last_three", "doubled")]
+    added = [row for row in new if row["protocol"] in ("last_three", "words")]
     assert [row for row in new if row not in added] == old  # to the last digit
-    for name, source in (("last_three", old[0]["text"]), ("doubled", "doubled")):
+    for name, source in (("last_three", old[0]["text"]), ("words", "doubled")):
         chosen = [row for row in added if row["protocol"] == name]
         assert {row["length"] for row in chosen} == {"16", "32", "64"}
         assert {row["text"] for row in chosen} == {source}
         assert len({row["token_hash"] for row in chosen}) == 1
         # The first states no null of its own; the second has that of what it derives from.
         nulls = {bool(row["null_nll"]) for row in chosen if row["length"] == "64"}
-        assert nulls == {name == "doubled"}
+        assert nulls == {name == "words"}
     hashes = {r["token_hash"] for r in added} & {r["token_hash"] for r in old}
     assert not hashes
     pictures = {path.stem for path in (there / "plots").glob("*.png")}
-    assert {"last_three", "doubled", "same_token"} <= pictures
+    assert {"last_three", "words", "same_token"} <= pictures
     run("scripts/report.py", there, f"--out={tmp_path / 'page'}")
     page = (tmp_path / "page" / "index.html").read_text()
     assert "last_three: the last three targets" in page
-    assert (tmp_path / "page" / "doubled.png").exists()
+    assert (tmp_path / "page" / "words.png").exists()
     assert "last_three" in run("scripts/compare.py", there, f"{there}@yarn")
     misspelt = [*words, "--config.protocols=last_thre"]
     assert "did you mean 'last_three'?" in run("eval_extrapolation.py", *misspelt, code=2)

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax import fields
+from posenc_jax import fields, registry
 from posenc_jax.checks import choice, may_be_of_hub
 from posenc_jax.fields import Field, between, default, one_of
 from posenc_jax.registry import sources as names
 from posenc_jax.runtime.errors import ConfigError
+
+registry.keep_names(__name__)
 
 
 class Document(NamedTuple):

@@ -14,6 +14,8 @@ import numpy as np
 from posenc_jax import registry
 from posenc_jax.fields import between, default, fields, whole
 
+registry.keep_names(__name__)
+
 DEFAULT = "copy"  # of data.task
 TESTS = 640  # documents to test on
 CHOICES = 256  # documents to choose rates on

@@ -18,6 +18,8 @@ from posenc_jax.evaluation.cells import Measured, Sums
 from posenc_jax.evaluation.statistics import Terms
 from posenc_jax.evaluation.windows import Plan, Text
 
+registry.keep_names(__name__)
+
 HEADLINE = "same_token"  # first in tables and pictures; sets the number of windows
 
 
