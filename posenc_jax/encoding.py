@@ -171,12 +171,18 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         return jax.tree.map(lambda leaf: leaf[index], self).replace(layers=None)
 
     def named_parts(self) -> dict[str, Any]:
-        """Return the encodings inside this one by name."""
-        return {}
+        """Return the encodings inside this one by place, such as `inner` or `kinds/local`."""
+        places = jax.tree.leaves_with_path(self, is_leaf=self._is_part)
+        return {_place(path): part for path, part in places if self._is_part(part)}
 
     def with_parts(self, parts: Mapping[str, Any]) -> Any:
         """Replace some of the encodings inside this one."""
-        raise NotImplementedError
+        return jax.tree.map_with_path(
+            lambda path, part: parts.get(_place(path), part), self, is_leaf=self._is_part
+        )
+
+    def _is_part(self, part: Any) -> bool:
+        return isinstance(part, Encoding) and part is not self
 
     def kinds_of_layers(self) -> list[str]:
         """List the names of parts that belong to some layers and not to others."""
@@ -282,6 +288,10 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         Queries are scaled already, and `window` is all that limits what they see, besides tokens.
         """
         raise NotImplementedError
+
+
+def _place(path: tuple) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 class DistanceBias(Encoding):

@@ -50,12 +50,6 @@ class Wrapper(Encoding):
         wrapper = super().layer(index)
         return wrapper.replace(inner=wrapper.inner.layer(index))
 
-    def named_parts(self):
-        return {"inner": self.inner}
-
-    def with_parts(self, parts):
-        return self.replace(**parts)
-
     def kinds_of_layers(self):
         return self.inner.kinds_of_layers()
 

@@ -124,9 +124,14 @@ def _scale(record: Extension, scale: float) -> float:
 
 def _check_fits(record: Extension, encoding: Encoding):
     if not record.fits(encoding):
+        lost = record.is_lost_in(type(encoding)) and any(
+            map(record.fits, encoding.named_parts().values())
+        )
         raise ValueError(
             f"extension {record.name!r} is made for {record.made_for} and does not fit encoding "
             f"{encoding.name!r}; those that do: {', '.join(fitting(encoding))}"
+            + f"; forward {record.acts_by!r} as posenc_jax.layers.Wrapper does"
+            * lost
         )
 
 

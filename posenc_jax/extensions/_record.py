@@ -28,6 +28,7 @@ class Extension:
     scale: Literal["given", "none", "read"]  # read: the length read over L, at least 1
     of: type[Encoding] | tuple[type[Encoding], ...] = Encoding  # encodings it applies to
     stops_at: tuple[type[Encoding], ...] = ()  # wrappers whose inner encoding it does not apply to
+    acts_by: str | None = None  # a hook that an encoding around must forward, or choose by layer
     beyond_windows: bool = False  # does not apply within a window or a chunk
     shown: tuple[str, ...] = ()  # options that have a column in results
     also: tuple[Kind, ...] = ()  # further kinds it changes
@@ -65,11 +66,16 @@ class Extension:
         if isinstance(encoding, self.of):
             narrow = encoding.window is not None or encoding.chunk is not None
             return [] if self.beyond_windows and narrow else [encoding]
-        if isinstance(encoding, self.stops_at):
+        if isinstance(encoding, self.stops_at) or self.is_lost_in(type(encoding)):
             return []
         return [
             carrier for part in encoding.named_parts().values() for carrier in self.carriers(part)
         ]
+
+    def is_lost_in(self, outer: type[Encoding]) -> bool:
+        """True if an encoding does not forward the hook, nor choose a part for each layer."""
+        hooks = (self.acts_by, "layer") if self.acts_by else ()
+        return bool(hooks) and all(getattr(outer, h) is getattr(Encoding, h) for h in hooks)
 
     def changed(self, encoding: Encoding) -> Kind | None:
         """Return the kind in which an encoding has been changed already, if any."""
@@ -83,27 +89,20 @@ class Extension:
         """Apply this to every carrier inside an encoding, in the layers of one kind or in all."""
         if layers is None and isinstance(encoding, self.of):
             return self.apply(encoding, scale, **options)
-        # The parts of a stacked encoding have the leading layer axis too.
-        parts = {
-            name: self.applied(
-                part.replace(layers=encoding.layers or part.layers),
-                scale,
-                None if name == layers else layers,
-                options,
-            ).replace(layers=part.layers)
-            for name, part in encoding.named_parts().items()
-            if self.fits(part) and self._includes(name, part, layers)
-        }
+        parts = {}
+        for place, part in encoding.named_parts().items():
+            rest = None if place.rpartition("/")[2] == layers else layers
+            if self.fits(part) and (rest is None or part.named_parts()):
+                # The parts of a stacked encoding have the leading layer axis too.
+                stacked = part.replace(layers=encoding.layers or part.layers)
+                extended = self.applied(stacked, scale, rest, options)
+                parts[place] = extended.replace(layers=part.layers)
         if not parts:
             raise ValueError(
                 f"extension {self.name!r} changes nothing in encoding {encoding.name!r} with "
                 f"layers={layers!r}"
             )
         return encoding.with_parts(parts)
-
-    def _includes(self, name: str, part: Encoding, layers: Any) -> bool:
-        """True if a part belongs to the requested layers or contains such layers."""
-        return layers is None or name == layers or bool(part.named_parts())
 
     def at_the_length_read(self, name: str) -> "Extension":
         """Return the same extension with the scale of the length read."""

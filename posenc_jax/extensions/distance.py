@@ -38,9 +38,14 @@ def _is_remapped(encoding: Encoding) -> bool:
 DISTANCE = Kind("distance", _is_remapped)
 # Regions count tokens back, so random positions do not fit, nor a bias scaled by the query's index,
 # which regions hide. A distance bias around RoPE would be remapped too.
-MADE_FOR = dict(of=RoPE, stops_at=(Randomized, DistanceBias, TemperedWithBias))
+MADE_FOR: dict[str, Any] = dict(
+    of=RoPE, stops_at=(Randomized, DistanceBias, TemperedWithBias), acts_by="regions"
+)
 RELATIVE: dict[str, Any] = dict(
-    of=(RoPE, DistanceBias), stops_at=(Randomized, TemperedWithBias), beyond_windows=True
+    of=(RoPE, DistanceBias),
+    stops_at=(Randomized, TemperedWithBias),
+    acts_by="regions",
+    beyond_windows=True,
 )
 
 

@@ -39,12 +39,6 @@ class Hybrid(Encoding):
         field = 1 + sum(window - 1 for window in windows)
         return min(field, *(layer.chunk or field for layer in layers))
 
-    def named_parts(self):
-        return self.kinds
-
-    def with_parts(self, parts):
-        return self.replace(kinds={**self.kinds, **parts})
-
     def kinds_of_layers(self):
         return sorted(self.kinds)
 

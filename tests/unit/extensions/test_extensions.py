@@ -327,6 +327,32 @@ def test_an_extension_changes_the_layers_of_a_hybrid_that_it_names_or_fits():
         assert remapped == {"global"}
 
 
+class Holder(Encoding):
+    """An encoding with others in its fields, of which it forwards the phase of one."""
+
+    rope: Encoding
+    others: tuple[dict[str, Encoding], ...] = ()
+
+    def phase(self, positions):
+        return self.rope.phase(positions)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_an_extension_reaches_every_encoding_that_is_held_without_a_word_of_its_own(stacked):
+    rope = build()
+    holder = Holder(dims=DIMS, rope=rope, others=({"near": rope, "far": build("alibi")}, {}))
+    holder = stack([holder, holder]) if stacked else holder
+    assert [n for n in extensions.fitting(holder) if n in ROTARY] == ROTARY
+    extended, expected = extend("yarn", holder, 4.0), extend("yarn", rope, 4.0).inv_freq
+    assert jax.tree.structure(extended) == jax.tree.structure(holder)
+    for held in (extended.layer(0).rope, extended.layer(0).others[0]["near"]):
+        np.testing.assert_array_equal(held.inv_freq, expected)
+    with pytest.raises(ValueError, match="already extended"):
+        extend("pi", extended, 4.0)
+    with pytest.raises(ValueError, match="rope and does not .*; forward 'regions' as .*Wrapper"):
+        extend("self_extend", holder, 4.0)
+
+
 def test_the_layers_option_selects_hybrid_layers_by_kind():
     hybrid = build("hybrid", window=8)
     by_layer = lambda encoding, field: [getattr(encoding.layer(i), field) for i in range(4)]  # noqa: E731
