@@ -1,5 +1,6 @@
 """Documents cover every choice and output, and name only what exists."""
 
+import inspect
 import re
 
 import pytest
@@ -27,6 +28,19 @@ def test_every_encoding_has_a_row():
 def test_every_extension_has_a_row():
     names = committed(extensions.records(), "posenc_jax", "extensions")
     assert "yarn" in names and set(names) <= in_first_cells(README)
+
+
+def test_a_file_cites_a_paper_of_its_row():
+    """Those of the README's tables; an idea of one's own has no paper."""
+    rows = [row for row in README.splitlines() if row.startswith("| `") and "/abs/" in row]
+    assert len(rows) > 25
+    for row in rows:
+        papers = re.findall(r"/abs/([\d.]+)", row)
+        for name in re.findall(r"`(\w+)`", row.split("|")[1]):
+            record = extensions.records().get(name)
+            module = schemes.find(name) if record is None else inspect.getmodule(record.apply)
+            text = inspect.getsource(module)
+            assert any(f"arXiv:{paper}" in text for paper in papers), name
 
 
 def test_every_protocol_has_a_row():

@@ -7,7 +7,7 @@ from posenc_jax.encoding import Dims, DistanceBias, trained
 
 
 class RootBias(DistanceBias):
-    """Written by a test, arXiv:0000.00000."""
+    """Written by a test, from no paper."""
 
     log_slope: jax.Array = trained()  # [H]
 
