@@ -59,6 +59,9 @@ SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
 }
 
 
+MARKUP = str.maketrans({c: f"\\{c}" for c in "\\`*[]<>&|"})  # of Markdown and HTML
+
+
 def text(table: Table) -> str:
     """For a terminal: columns that do not fit a line continue below, under the same names."""
     rows = [["-" if cell == NONE else cell for cell in row] for row in table.rows]
@@ -94,9 +97,9 @@ def prose(*paragraphs: str) -> list[str]:
 def markdown(table: Table) -> str:
     lines = [table.head, ["---"] * len(table.head), *table.rows]
     body = "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+        "| " + " | ".join(cell.translate(MARKUP) for cell in line) + " |" for line in lines
     )
-    return f"{table.caption}\n\n{body}"
+    return f"{table.caption.translate(MARKUP)}\n\n{body}"
 
 
 def latex(table: Table) -> str:

@@ -104,6 +104,11 @@ class Wandb:
     required: bool = default(False, "True: fail if wandb fails", true_or_false)
 
 
+def _label(name: str, value: str):
+    if len(value) > 80 or not value.isprintable():
+        raise ValueError(f"{name} must be a line of printable letters, 80 at most; got {value!r}")
+
+
 def _seed(name: str, value: Any):
     whole(0, 2**63 - 1)(name, value)
 
@@ -122,6 +127,7 @@ class Training:
         "",
         "what tables and pictures call runs of this configuration; empty: the encoding, or the "
         "run's name",
+        _label,
     )
     seed: int = default(0, "seed of the weights, the order of the data and every draw", _seed)
     train_length: int = default(128, "L: tokens per row", _length)

@@ -17,6 +17,7 @@ import numpy as np
 
 from posenc_jax import composition
 from posenc_jax.checks import positive
+from posenc_jax.display import MARKUP
 from posenc_jax.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ def folded(name: str, letters: int) -> str:
             if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > letters:
                 lines.append("")
             lines[-1] += piece
-    return "\n".join(line.strip() for line in lines)
+    return "\n".join(line.strip() for line in lines).replace("$", r"\$")  # else it is math
 
 
 NUMBERS = 12  # most numbers along an axis
@@ -388,5 +389,7 @@ def write_captions(path: Path, captions: Mapping[Path, str]) -> None:
     """Write a paragraph per picture; without pictures, remove the file."""
     path.unlink(missing_ok=True)
     if captions:
-        paragraphs = (f"**{picture.name}** {words}\n" for picture, words in captions.items())
+        paragraphs = (
+            f"**{picture.name}** {words.translate(MARKUP)}\n" for picture, words in captions.items()
+        )
         write_atomically(path, "\n".join(paragraphs))

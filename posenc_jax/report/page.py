@@ -14,7 +14,7 @@ from posenc_jax.report import answers, figures, sections, table
 from posenc_jax.report.ranking import Rank, Rankings, Tables, rankings
 from posenc_jax.report.runs import ReportData, Run, read_runs
 from posenc_jax.runs.workdir import now
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import inert, write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def write_page(data: ReportData, ranks: Rankings, folder: Path) -> Path:
     )
     page = PAGES.get_template("page.html").render(
         data=data,
+        inert=inert,
         notes=[*data.notes, *ranks.notes],
         sentences=sentences(data, ranks),
         summary=summary,

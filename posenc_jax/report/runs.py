@@ -26,6 +26,7 @@ from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runs.workdir import Workdir, data_in_words
 from posenc_jax.runtime.errors import NOT_FINITE, DataError, OtherConfig, Stop
+from posenc_jax.runtime.terminal import printable
 from posenc_jax.sweeping import rates
 
 Frame = Any  # a pandas.DataFrame; its types are too loose to check
@@ -60,11 +61,11 @@ class Run:
 
     @property
     def id(self) -> str:
-        return str(self.folder)
+        return printable(str(self.folder))
 
     @property
     def name(self) -> str:
-        return self.folder.name
+        return printable(self.folder.name)
 
     @property
     def encoding(self) -> str:
@@ -281,7 +282,7 @@ def grouped(runs: Sequence[Run]) -> list[Run]:
 
 def _label(members: Sequence[Run]) -> str:
     labels = {run.config.label for run in members}
-    return labels.pop() if len(labels) == 1 else ""
+    return printable(labels.pop()) if len(labels) == 1 else ""
 
 
 def _name(members: Sequence[Run], unlabelled: Sequence[Run]) -> str:

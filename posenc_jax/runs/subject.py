@@ -28,6 +28,7 @@ from posenc_jax.runs.workdir import (
 )
 from posenc_jax.runtime.errors import Damaged, DataError, OtherConfig, Stop
 from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.terminal import printable
 
 TRIES = 20  # attempts to read a run that saves and removes checkpoints
 
@@ -90,7 +91,7 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
         trained = parameters.trained_arrays(plain)
         plain = parameters.with_leaves(parameters.first_encoding(config), trained)
     return Subject(
-        name=workdir.resolve().name,
+        name=printable(workdir.resolve().name),
         step=loaded.step,
         seed=config.seed,
         parts=loaded.parts,

@@ -25,7 +25,7 @@ from posenc_jax.runtime.errors import (
     code_of,
 )
 from posenc_jax.runtime.files import locked, write_atomically
-from posenc_jax.runtime.terminal import counted, say, warn
+from posenc_jax.runtime.terminal import counted, printable, say, warn
 
 # Types of the optional fields of status.json.
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -150,7 +150,7 @@ class Workdir:
     def _log(self, text: str) -> None:
         """Append to log.txt; write errors are ignored."""
         with suppress(OSError), (self / "log.txt").open("a", encoding="utf-8") as stream:
-            stream.write(text + "\n")
+            stream.write(printable(text, keep="\n\t") + "\n")
 
     def _ended(self, error: BaseException) -> None:
         """Record an error that ends a run in status.json, unless the run was already done."""

@@ -13,6 +13,7 @@ from typing import Any
 from posenc_jax.runtime.errors import Busy, Stop
 
 NO_FILE = "it is a folder, device or pipe; only regular files are replaced"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that spreadsheet programs compute
 REMEDY = "free space or restore write permission; the same command resumes from the last checkpoint"
 
 
@@ -23,11 +24,12 @@ def is_replaceable(path: Path) -> bool:
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     scratch = path.with_name(f".{path.name}.part")  # a fixed name: the next write replaces it
+    written = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         if not is_replaceable(path):
             raise Stop(f"cannot write {path}: {NO_FILE}")
         with scratch.open("wb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.write(written)
             stream.flush()
             os.fsync(stream.fileno())
         scratch.replace(path)
@@ -40,8 +42,13 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
     table = io.StringIO()
     writer = csv.DictWriter(table, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: inert(cell) for name, cell in row.items()} for row in rows)
     write_atomically(path, table.getvalue())
+
+
+def inert(cell: Any) -> Any:
+    """A cell of a CSV file, where a text that spreadsheet programs would compute is quoted."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 @contextmanager

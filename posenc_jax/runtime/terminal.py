@@ -14,9 +14,14 @@ from posenc_jax.runtime import errors
 def say(text: str, *, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
     try:
-        print(text, file=stream, flush=True)
+        print(printable(text, keep="\n\t"), file=stream, flush=True)
     except OSError:  # a closed pipe or terminal
         silence(stream)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with an escape for each letter that is none, but commands the terminal."""
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
 def silence(stream: TextIO) -> None:

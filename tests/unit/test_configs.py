@@ -96,6 +96,10 @@ WITHOUT_EFFECT = [
             ["'no/run' holds no config.json that can be read: FileNotFoundError"],
         ),
         ({"seed": 2**63}, ["seed must be at most 9,223,372,036,854,775,807; got 9,223,372,036,85"]),
+        *(
+            ({"label": label}, ["label must be a line of printable letters, 80 at most; got "])
+            for label in ("a\nb", "a\x1b[31mb", "a\u202eb", 81 * "a")
+        ),
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
         ({"train_length": 1}, ["train_length must be at least 2"]),

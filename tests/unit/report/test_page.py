@@ -1,11 +1,14 @@
 """The page: one file with everything it shows, looked at by a browser where there is one."""
 
+import csv
+import io
 import re
 import shutil
 import subprocess
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import pandas as pd
 import pytest
@@ -220,3 +223,24 @@ def test_a_group_with_baselines_alone_has_no_extensions(swept):
     fresh = points[points.group == "alibi"].assign(method="fresh", extension="fresh")
     offered = sections.extensions(replace(swept, points=pd.concat([points, fresh])))
     assert "rope: every extension" in str(offered) and "alibi" not in str(offered)
+
+
+def test_names_of_runs_command_no_program_that_shows_them(tmp_path, capsys):
+    """A folder or an edited config.json may hold any text."""
+    names = ["=1+1 <b>[x](y)", "@a\x1b[31m\nb", r"$\frac$ `c` *d*"]
+    for seed in range(2):
+        for i, name in enumerate(names):
+            make_run(tmp_path / f"{name}-s{seed}", "rope", seed, label=name, steps=10 + i)
+    out = tmp_path / "out"
+    page.report([tmp_path], out)
+    said = "".join(capsys.readouterr())
+    assert "\x1b" not in said and r"@a\x1b[31m" in said
+    tables = (out / "tables.md").read_text() + (out / "captions.md").read_text()
+    assert r"=1+1 \<b\>\[x\](y)" in tables
+    assert not re.search(r"(?<!\\)[<\[`]", tables)
+    downloads = re.findall('href="data:text/csv[^,]*,([^"]*)"', (out / "index.html").read_text())
+    files = [path.read_text() for path in tmp_path.glob("*/eval/curves.csv")]
+    tables = [csv.reader(io.StringIO(text)) for text in [*files, *map(unquote, downloads)]]
+    cells = {cell for table in tables for row in table for cell in row}
+    assert {"'=1+1 <b>[x](y)", "'=1+1 <b>[x](y)-s0"} <= cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
