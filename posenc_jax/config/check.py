@@ -81,7 +81,15 @@ def _structure(given: Mapping, expected: Mapping) -> list[str]:
     for field in (field for field in _leaves(given) if field not in names):
         group, _, name = field.rpartition(".")
         options = known_options.get(group, ())
-        if options is not None and name not in options:
+        if options is None or name in options:
+            continue
+        if group == "encoding" and (others := _encodings_with(name)):
+            has = f"has: {', '.join(sorted(options))}" if options else "has no options"
+            problems.append(
+                f"{field}: {name} is an option of {', '.join(others)}; "
+                f"{given['encoding']['name']} {has}"
+            )
+        else:
             every = [*names, *(f"{group}.{option}" for option in options)]
             problems.append(schema.unknown(field, every))
     for name in expected:
@@ -96,6 +104,12 @@ def _encoding_options(encoding: Mapping) -> Iterable[str] | None:
     if encoding.get("name") not in registry.encodings():
         return None
     return encoding_defaults({**encoding, "inner": inner} if inner else encoding)
+
+
+def _encodings_with(option: str) -> list[str]:
+    from posenc_jax import schemes  # imports jax
+
+    return [name for name in registry.encodings() if option in schemes.options_of(name)]
 
 
 def _leaves(tree: Mapping, prefix: str = "") -> Iterator[str]:

@@ -83,7 +83,7 @@ def parse(
     words = _joined(list(argv))[1:]
     settings = [FIELD.fullmatch(word) for word in words]
     others = [word for word, setting in zip(words, settings, strict=True) if not setting]
-    flags, problems = _flags(others, define)
+    flags, problems = _flags(others, define, evaluation)
     recipe, more = _recipe(flags, evaluation, resumes)
     problems += more
     for name, text in (setting.groups() for setting in settings if setting):
@@ -100,7 +100,9 @@ class _Parser(argparse.ArgumentParser):
         raise errors.ConfigError(message)
 
 
-def _flags(words: list[str], define: Define) -> tuple[argparse.Namespace, list[str]]:
+def _flags(
+    words: list[str], define: Define, evaluation: bool
+) -> tuple[argparse.Namespace, list[str]]:
     parser = _Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--workdir")
@@ -113,8 +115,11 @@ def _flags(words: list[str], define: Define) -> tuple[argparse.Namespace, list[s
             problems.append(f"stray words: {word}; fields are set by --config.FIELD=VALUE")
             continue
         name = word.partition("=")[0]
-        near = difflib.get_close_matches(name, known, n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
+        recipe = schema.evaluation() if evaluation else schema.training()
+        fields = schema.meant(name.strip("-"), _names(recipe))
+        near = [f"--config.{field}{word.removeprefix(name)}" for field in fields]
+        near = near or difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
         problems.append(f"unknown flag {name}; {meant}have: {', '.join(known)}")
     return flags, problems
 
@@ -184,14 +189,15 @@ def _value(recipe: ConfigDict, place: Any, group: str, field: str, text: str) ->
             return None
         return fields.parsed(field, described.kind, text)
     if group not in ("encoding", "extension"):
-        names = [
-            *schema.every_field(recipe),
-            *(f"data.{option}" for option in sources.every_option()),
-        ]
-        raise ValueError(schema.unknown(field, names))
+        raise ValueError(schema.unknown(field, _names(recipe)))
     value = None if text == "None" else composition.value(text)
     usual = encoding_defaults(place).get(name) if group == "encoding" else None
     return float(value) if type(value) is int and type(usual) is float else value
+
+
+def _names(recipe: ConfigDict) -> list[str]:
+    options = (f"data.{option}" for option in sources.every_option())
+    return list(dict.fromkeys([*schema.every_field(recipe), *options]))
 
 
 def _described(recipe: ConfigDict, group: str) -> dict[str, fields.Field]:

@@ -433,16 +433,20 @@ ELSEWHERE = {
 
 def unknown(field: str, names: Sequence[str]) -> str:
     """The message about a field that is none of these names."""
-    last = field.rpartition(".")[2]
-    meant = [ours for ours, theirs in ELSEWHERE.items() if last in theirs.split()]
-    meant = [ours for ours in meant if ours.partition(",")[0] in (*names, "encoding.base")]
-    if not meant:
-        ends = {name.rpartition(".")[2]: name for name in names}
-        near = difflib.get_close_matches(field, names, n=1, cutoff=0.75)
-        meant = near or [ends[n] for n in difflib.get_close_matches(last, ends, n=1, cutoff=0.75)]
-    guess = " or ".join(map(repr, meant[0].split(","))) if meant else ""
+    guess = " or ".join(map(repr, meant(field, names)))
     guess = guess and f"did you mean {guess}? "
     return f"unknown field {field!r}; {guess}--help lists all fields"
+
+
+def meant(field: str, names: Sequence[str]) -> list[str]:
+    """The names that a field which is none of them may stand for."""
+    last = field.rpartition(".")[2]
+    for ours, theirs in ELSEWHERE.items():
+        if last in theirs.split() and ours.partition(",")[0] in (*names, "encoding.base"):
+            return ours.split(",")
+    ends = {name.rpartition(".")[2]: name for name in names}
+    near = difflib.get_close_matches(field, names, n=1, cutoff=0.75)
+    return near or [ends[n] for n in difflib.get_close_matches(last, ends, n=1, cutoff=0.75)]
 
 
 def every_field(config: ConfigDict, prefix: str = "") -> list[str]:

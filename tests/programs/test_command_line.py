@@ -173,6 +173,28 @@ def test_all_mistakes_are_reported_together(call, tmp_path):
             "configs/no.py: there is no such file",
         ),
         ("train.py", ["stray"], 2, "stray words: stray"),
+        ("train.py", ["--steps=10"], 2, "flag --steps; did you mean --config.steps=10? have: "),
+        ("train.py", ["--lr=1"], 2, "did you mean --config.learning_rate=1?"),
+        ("train.py", ["--data.path=a.txt"], 2, "did you mean --config.data.path=a.txt?"),
+        ("train.py", ["--workdr=a"], 2, "did you mean --workdir?"),
+        (
+            "eval_extrapolation.py",
+            ["--extensions=yarn"],
+            2,
+            "did you mean --config.extensions=yarn?",
+        ),
+        (
+            "train.py",
+            ["--config=configs/alibi.py", "--config.encoding.base=500"],
+            2,
+            "base is an option of hybrid, rope, selective_rope, xpos; alibi has: slopes",
+        ),
+        (
+            "train.py",
+            ["--config=configs/nope.py", "--config.encoding.slopes=3"],
+            2,
+            "slopes is an option of alibi; nope has no options",
+        ),
     ],
 )
 def test_help_and_mistakes_answer_in_a_line(name, words, code, message, call):
