@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 import models
-from posenc_jax.checks import choice
+from posenc_jax.checks import choice, token_count
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.planning import extended_encoding
@@ -40,6 +40,7 @@ def continued(
     """
     devices.check(sequence)
     choice("semantics", semantics, SEMANTICS)
+    token_count("tokens", tokens)
     encoder = subject.tokenizer
     ids = encoder.encode(prompt.encode(), "the prompt")[0] if prompt else np.zeros(0, np.int32)
     first = 0 if subject.parts.model.config.bos else subject.prefix  # 0: for the trained vector

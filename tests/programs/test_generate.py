@@ -49,6 +49,7 @@ def test_seeds_from_2_to_32_on_draw_other_tokens(whole):
         (["--prompt=a", "--top_k=3"], "no effect at temperature 0"),
         (["--prompt=a", f"--seed={10**20}"], "seed must be at most 9,223,372,036,854,775,807; got"),
         (["--prompt=a", "--tokens=0"], "tokens must be a whole number of at least 1"),
+        (["--prompt=a", "--tokens=99999999", "--semantics=prefix"], "tokens must be at most 16,7"),
     ],
 )
 def test_mistakes_are_explained(whole, words, message):
