@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import glob
 import hashlib
 import json
 import logging
@@ -49,6 +50,8 @@ class Checkpoints:
         self.quarantine = self.folder / "quarantine"
         self.keep, self.read_only = keep, read_only
         self.in_place = in_place
+        # Orbax joins the arrays in one store only where the path is not written like a glob.
+        self.by_array = in_place or glob.escape(str(self.folder)) != str(self.folder)
         self.saving = 0
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +61,7 @@ class Checkpoints:
     def _open(self) -> None:
         self.manager = ocp.CheckpointManager(
             self.folder,
-            item_handlers=_files_of_arrays() if self.in_place else None,
+            item_handlers=_files_of_arrays() if self.by_array else None,
             options=ocp.CheckpointManagerOptions(
                 max_to_keep=self.keep,
                 create=False,

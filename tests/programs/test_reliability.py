@@ -48,6 +48,22 @@ def test_one_training_run_at_a_time(call, tmp_path):
     assert not (tmp_path / "run" / "config.json").exists()
 
 
+def test_folders_that_are_written_like_globs_are_folders(call, text, whole, tmp_path):
+    run, read = tmp_path / "[x]*" / "run?", tmp_path / "[y]*"
+    shutil.copytree(text, read, ignore=shutil.ignore_patterns("cache"))
+    (read / "0.txt").rename(tmp_path / "[0].txt")
+    words = {"data.path": f"{tmp_path}/[0].txt,{read}", "data.cache": tmp_path / "[z]"}
+    call("train.py", run, code=75, stop_at=6, **words)
+    out = call("train.py", run, **words)
+    assert "resuming at step 6" in out and "done: 12 steps" in out
+    digest = json.loads((whole[0] / "status.json").read_text())["digest"]
+    assert json.loads((run / "status.json").read_text())["digest"] == digest
+    out = call("eval_extrapolation.py", run, "--config.multiples=1,2", "--config.extensions=none")
+    assert f"{run}/plots/same_token.png" in out
+    moved = shutil.copytree(whole[0], tmp_path / "[w]*")
+    assert "already done: 12 steps" in call("train.py", moved)
+
+
 @pytest.fixture
 def stopped(call, tmp_path):
     """A run with checkpoints of steps 4 and 8, stopped."""

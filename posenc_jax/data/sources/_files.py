@@ -114,8 +114,7 @@ class Files(Cut):
         paths: list[Path] = []
         for pattern in words(patterns):
             place = Path(pattern).expanduser()
-            names = sorted(glob.glob(str(place), recursive=True))
-            matched = [Path(name) for name in names if Path(name).is_file()]
+            matched = [path for path in _named(place) if path.is_file()]
             matched = _files_in(place, self.endings) if place.is_dir() else matched
             if not matched:
                 raise DataError(f"{field}: nothing matches {pattern!r}")
@@ -135,7 +134,7 @@ class Files(Cut):
             f"data.{name}: nothing matches {pattern!r}"
             for name in ("path", "valid_path")
             for pattern in words(getattr(self, name) or "")
-            if not glob.glob(str(Path(pattern).expanduser()), recursive=True)
+            if not _named(Path(pattern).expanduser())
         ]
 
 
@@ -154,6 +153,12 @@ class Rows(Files):
 
 def words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _named(place: Path) -> list[Path]:
+    """A path that exists, though it be written like a glob, or all that match."""
+    names = glob.glob(glob.escape(str(place))) or glob.glob(str(place), recursive=True)
+    return sorted(map(Path, names))
 
 
 def _files_in(folder: Path, endings: tuple[str, ...]) -> list[Path]:
