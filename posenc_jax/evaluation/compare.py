@@ -16,7 +16,7 @@ from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, Units, paired
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
-from posenc_jax.runtime.terminal import warn
+from posenc_jax.runtime.terminal import printable, warn
 
 USAGE = "RUN[@METHOD[,METHOD...]][@LENGTH], such as runs/rope@yarn:8@1024"
 
@@ -131,7 +131,8 @@ def comparable(cells: Sequence[Measured]) -> list[Measured]:
 
 def by_folder(cells: Sequence[Measured]) -> list[Measured]:
     """Shorten the names of runs to those of their folders if these are distinct."""
-    names = {cell.facts["run"]: Path(cell.facts["run"]).resolve().name for cell in cells}
+    paths = (cell.facts["run"] for cell in cells)
+    names = {path: printable(Path(path).resolve().name) for path in paths}
     if len(set(names.values())) < len(names):
         return list(cells)
     return [c._replace(facts=c.facts | {"run": names[c.facts["run"]]}) for c in cells]

@@ -1,6 +1,5 @@
 """Interpolated n-gram models, counted on a run's training text and scored on its targets."""
 
-import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from posenc_jax.evaluation.cells import exists
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
-from posenc_jax.runtime.files import write_csv
+from posenc_jax.runtime.files import read_csv, write_csv
 
 STRENGTH = 5.0  # weight of the shorter context, in counts
 TOKENS_AT_ONCE = 1 << 18
@@ -272,10 +271,9 @@ def read_yardsticks(folder: Path) -> list[dict[str, Any]]:
         return []
     kinds = {"order": int, "last": int, "tokens": int, "counted": int, "nll": float, "bpb": float}
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            return [
-                {n: kinds.get(n, str)(row[n]) if row[n] else None for n in YARDSTICK_COLUMNS}
-                for row in csv.DictReader(stream)
-            ]
-    except (KeyError, ValueError) as error:
+        return [
+            {n: kinds.get(n, str)(row[n]) if row[n] else None for n in YARDSTICK_COLUMNS}
+            for row in read_csv(path)
+        ]
+    except (AttributeError, KeyError, ValueError) as error:
         raise Stop(f"{path} is damaged: {error!r}; run scripts/yardstick.py again") from error

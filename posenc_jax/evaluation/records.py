@@ -28,7 +28,7 @@ from posenc_jax.evaluation.statistics import Terms, Units, combined, mean_and_er
 from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.runtime.errors import Damaged, DataError
 from posenc_jax.runtime.files import write_atomically, write_csv
-from posenc_jax.runtime.terminal import warn
+from posenc_jax.runtime.terminal import printable, warn
 
 COLUMNS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,nll,"
@@ -216,7 +216,7 @@ def earlier_record(folder: Path) -> Record:
     renamed, with a warning."""
     if not exists(folder):
         return NOTHING
-    run = {"run": folder.parent.resolve().name}
+    run = {"run": printable(folder.parent.resolve().name)}
     try:
         record = read_record(folder)
     except Damaged as damage:

@@ -248,7 +248,7 @@ class Portraits:
             encoding, run = self.of(name), None
             if name in self.runs:
                 folder, subject = self.runs[name]
-                run = folder.resolve().name + ", layer 0" * (subject.plain.depth is not None)
+                run = subject.name + ", layer 0" * (subject.plain.depth is not None)
             encodings[pictures.title(encoding, run)] = encoding
         return encodings
 

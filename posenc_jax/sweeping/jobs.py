@@ -259,7 +259,7 @@ def name_of(fields: dict[str, Any]) -> str:
             words.append(f"{SHORT[field]}{value}")
         else:
             words.append(f"{field.rpartition('.')[2]}={value}")
-    name = re.sub(r"[^\w.=+-]+", "_", "-".join(words)).strip("._").lstrip("=+-") or "run"
+    name = re.sub(r"[^\w.=+-]+", "_", "-".join(words)).strip("._") or "run"
     if len(name) > 100:  # file names are limited
         name = f"{name[:90]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return name

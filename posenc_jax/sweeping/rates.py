@@ -5,7 +5,6 @@ are ordinary runs of the first seed; their losses are read from their folders, s
 resumes with the same choices.
 """
 
-import csv
 import dataclasses
 import json
 import math
@@ -20,7 +19,7 @@ from posenc_jax.data.sources import Origin
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, Stop
-from posenc_jax.runtime.files import write_csv
+from posenc_jax.runtime.files import read_csv, write_csv
 from posenc_jax.sweeping.jobs import Job, name_of
 
 CHOICES_FILE = "choices.csv"  # in the folder of the sweep: every rate tried
@@ -239,13 +238,12 @@ def read_choices(workdir: Path) -> list[dict[str, Any]]:
         return []
     numbers = ("times", *Point._fields, "choose_loss", "choose_bpb")
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            return [
-                {name: row[name] for name in CHOICES_COLUMNS}
-                | {name: float(row[name] or "nan") for name in numbers}
-                for row in csv.DictReader(stream)
-            ]
-    except (KeyError, TypeError, ValueError) as error:
+        return [
+            {name: row[name] for name in CHOICES_COLUMNS}
+            | {name: float(row[name] or "nan") for name in numbers}
+            for row in read_csv(path)
+        ]
+    except (AttributeError, KeyError, ValueError) as error:
         raise Stop(f"{path} cannot be read: {error!r}; the sweep's command writes it") from error
 
 

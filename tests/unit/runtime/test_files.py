@@ -1,4 +1,4 @@
-"""Only a regular file is ever replaced."""
+"""Only a regular file is ever replaced, and a CSV file computes nothing."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ import pytest
 
 from posenc_jax.runs import export
 from posenc_jax.runtime.errors import Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import read_csv, write_atomically, write_csv
 from scripts import prepare_data
 
 
@@ -56,3 +56,11 @@ def test_files_and_dangling_links_are_replaced(tmp_path):
     for name in ("file", "link", "new"):
         write_atomically(tmp_path / name, "new")
         assert (tmp_path / name).read_text() == "new" and not (tmp_path / name).is_symlink()
+
+
+def test_a_text_in_a_csv_file_is_no_formula_and_is_read_as_it_was(tmp_path):
+    cells = ["=1+1", "+a", "-a", "@a", "\ta", "'a", "'=a", "a", "", "1-=2", "a\nb,c"]
+    write_csv(tmp_path / "a.csv", ["text", "number"], [{"text": c, "number": -2} for c in cells])
+    written = (tmp_path / "a.csv").read_text()
+    assert written.startswith("text,number\n'=1+1,-2\n'+a,-2\n'-a,-2\n") and "\na,-2\n" in written
+    assert read_csv(tmp_path / "a.csv") == [{"text": cell, "number": "-2"} for cell in cells]
