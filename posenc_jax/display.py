@@ -1,5 +1,6 @@
 """Lines, panels and tables, which protocols and reports hand over to be drawn or printed."""
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from math import isnan
@@ -59,9 +60,6 @@ SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
 }
 
 
-MARKUP = str.maketrans({c: f"\\{c}" for c in "\\`*[]<>&|"})  # of Markdown and HTML
-
-
 def text(table: Table) -> str:
     """For a terminal: columns that do not fit a line continue below, under the same names."""
     rows = [["-" if cell == NONE else cell for cell in row] for row in table.rows]
@@ -96,10 +94,13 @@ def prose(*paragraphs: str) -> list[str]:
 
 def markdown(table: Table) -> str:
     lines = [table.head, ["---"] * len(table.head), *table.rows]
-    body = "\n".join(
-        "| " + " | ".join(cell.translate(MARKUP) for cell in line) + " |" for line in lines
-    )
-    return f"{table.caption.translate(MARKUP)}\n\n{body}"
+    body = "\n".join("| " + " | ".join(literal(cell) for cell in line) + " |" for line in lines)
+    return f"{literal(table.caption)}\n\n{body}"
+
+
+def literal(text: str) -> str:
+    """A text that Markdown shows as it is, without markup, links and HTML."""
+    return re.sub(r"[\\`*<&|]|(?<=\])\(", r"\\\g<0>", text)
 
 
 def latex(table: Table) -> str:

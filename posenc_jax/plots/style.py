@@ -17,7 +17,7 @@ import numpy as np
 
 from posenc_jax import composition
 from posenc_jax.checks import positive
-from posenc_jax.display import MARKUP
+from posenc_jax.display import literal
 from posenc_jax.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -390,6 +390,6 @@ def write_captions(path: Path, captions: Mapping[Path, str]) -> None:
     path.unlink(missing_ok=True)
     if captions:
         paragraphs = (
-            f"**{picture.name}** {words.translate(MARKUP)}\n" for picture, words in captions.items()
+            f"**{picture.name}** {literal(words)}\n" for picture, words in captions.items()
         )
         write_atomically(path, "\n".join(paragraphs))

@@ -236,8 +236,8 @@ def test_names_of_runs_command_no_program_that_shows_them(tmp_path, capsys):
     said = "".join(capsys.readouterr())
     assert "\x1b" not in said and r"@a\x1b[31m" in said
     tables = (out / "tables.md").read_text() + (out / "captions.md").read_text()
-    assert r"=1+1 \<b\>\[x\](y)" in tables
-    assert not re.search(r"(?<!\\)[<\[`]", tables)
+    assert r"=1+1 \<b>[x]\(y)" in tables
+    assert not re.search(r"(?<!\\)[<`]|\]\(", tables)
     downloads = re.findall('href="data:text/csv[^,]*,([^"]*)"', (out / "index.html").read_text())
     files = [path.read_text() for path in tmp_path.glob("*/eval/curves.csv")]
     tables = [csv.reader(io.StringIO(text)) for text in [*files, *map(unquote, downloads)]]
