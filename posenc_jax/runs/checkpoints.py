@@ -54,6 +54,8 @@ class Checkpoints:
         self.by_array = in_place or glob.escape(str(self.folder)) != str(self.folder)
         self.saving = 0
         if not read_only:
+            if any(word in str(self.folder) for word in ("\\", "**")):
+                raise Stop(rf"Orbax saves nothing in {self.folder}: use a path without \ and **")
             self.folder.mkdir(parents=True, exist_ok=True)
             self._sweep()
         self._open()

@@ -62,6 +62,8 @@ def test_folders_that_are_written_like_globs_are_folders(call, text, whole, tmp_
     assert f"{run}/plots/same_token.png" in out
     moved = shutil.copytree(whole[0], tmp_path / "[w]*")
     assert "already done: 12 steps" in call("train.py", moved)
+    for name in ("a\\b", "a**"):
+        assert "use a path without" in call("train.py", tmp_path / name, code=74)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ PACKAGES = [
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_file_named_like_a_helper_of_its_package_does_not_replace_it(name, tmp_path, monkeypatch):
     package = import_module(name)
-    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    monkeypatch.setattr(package, "__path__", [str(tmp_path), *package.__path__])
     places = [f"{name}.{helper}" for helper in {*vars(package), *getattr(package, "__all__", ())}]
     files = [place for place in places if "._" not in place and place not in sys.modules]
     assert len(files) > 12
