@@ -53,8 +53,10 @@ def _keep_programs() -> None:
     A CPU program is compiled for one processor model, so each model has its own folder.
     """
     # jaxlib 0.10.1 logs an error for each cached program on AMD processors: it was compiled with
-    # preferences of LLVM that are not processor features.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # preferences of LLVM that are not processor features. 1 is no user's: jax sets it, also for the
+    # programs that its process starts, such as the jobs of a sweep.
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     base = cache_home()

@@ -55,6 +55,19 @@ print(jax.config.jax_compilation_cache_dir, "hit" if any("cache_hits" in e for e
     assert not hits and second.split() == [folder, "hit"]  # and no warning
 
 
+@pytest.mark.parametrize("before, level", [("import jax", "3"), ("", "3"), ("own", "0")])
+def test_a_program_started_by_a_process_with_jax_logs_as_one_from_a_shell(
+    before, level, monkeypatch
+):
+    """jax sets 1, and with that warnings of SIGILL fill the log of a sweep's jobs."""
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    if before == "own":
+        before = "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0'; import jax"
+    job = "import os, train; train.backend.configure(); print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    code = f"{before}\nimport subprocess, sys; subprocess.run([sys.executable, '-c', {job!r}])"
+    assert python("-c", code).strip() == level
+
+
 def loaded_by(code):
     return set(python("-c", f"{code}\nimport sys; print(*sys.modules)").split())
 
