@@ -146,7 +146,7 @@ def _build(folder: Path, text: _Text, *, quiet: bool, stopping: Sequence[str]) -
         desc=f"tokens of {text.source.kind()}",
         unit="B",
         unit_scale=True,
-        disable=quiet,
+        disable=quiet or None,  # None: where there is no terminal
     )
     with corpora.building(folder) as scratch, bar:
         card = _write(scratch, text, bar, stopping)

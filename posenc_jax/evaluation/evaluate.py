@@ -214,7 +214,8 @@ def measure(
     total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
     if len(missing) < len(cells):
         tqdm.write(f"{len(cells) - len(missing)} of {counted(len(cells), 'cell')} cached")
-    with _Bar(total=total, unit="token", unit_scale=True, smoothing=0, disable=not total) as bar:
+    hidden = not total or None  # None: where there is no terminal
+    with _Bar(total=total, unit="token", unit_scale=True, smoothing=0, disable=hidden) as bar:
 
         def before_call() -> None:
             if stopping():

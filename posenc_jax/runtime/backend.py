@@ -27,6 +27,8 @@ def configure(*, keep_programs: bool = True) -> None:
     User settings take precedence.
     """
     _keep_memory()
+    if not sys.stderr.isatty():  # bars of other packages, which would fill a log
+        os.environ.setdefault("TQDM_DISABLE", "1")
     if keep_programs:
         _keep_programs()
 

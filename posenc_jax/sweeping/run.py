@@ -40,7 +40,7 @@ class Progress:
     """State of a job in this process, beyond its folder."""
 
     job: Job
-    state: str = "waiting"  # waiting, running, done, failed, stopped
+    state: str = "waiting"  # waiting, running, stopping, done, failed, stopped
     code: int = errors.DONE
     reason: str = ""
     failures: int = 0
@@ -89,9 +89,11 @@ class Scheduler:
                 stopping.append("--minutes")
             if stopping and not stop_sent:
                 stop_sent = True
-                say(f"stopping by {stopping[0]}: running jobs save first")
-                for _, task in self.running.values():
+                for progress, task in self.running.values():
+                    progress.state = "stopping"
                     task.stop()
+                show(self)
+                say(f"stopping by {stopping[0]}: running jobs save first")
             if not stopping:
                 self._start()
                 self.launcher.launch()
@@ -339,7 +341,7 @@ def fields_of(words: Sequence[str]) -> list[tuple[str, str]]:
 
 
 REDRAW_SECONDS = 1.0  # seconds
-STATE_ORDER = ("running", "failed", "waiting", "stopped", "done")
+STATE_ORDER = ("running", "stopping", "failed", "waiting", "stopped", "done")
 
 
 class LiveTable:
@@ -349,6 +351,7 @@ class LiveTable:
         options: dict[str, Any] = dict(redirect_stderr=sys.stderr.isatty(), transient=True)
         self.live = Live(console=console, auto_refresh=False, **options)
         self.last = 0.0
+        self.states: list[str] = []
 
     def __enter__(self) -> "LiveTable":
         if self.live.console.is_interactive:
@@ -360,8 +363,10 @@ class LiveTable:
         self.live.stop()
 
     def __call__(self, scheduler: Scheduler) -> None:
-        if self.live.is_started and time.monotonic() - self.last >= REDRAW_SECONDS:
-            self.last = time.monotonic()
+        states = [progress.state for progress in scheduler.all]
+        old = states != self.states or time.monotonic() - self.last >= REDRAW_SECONDS
+        if self.live.is_started and old:
+            self.last, self.states = time.monotonic(), states
             self._draw(live_table(scheduler, self.live.console.height - 3))
 
     def _draw(self, content: Group | str) -> None:

@@ -1,9 +1,14 @@
 """eval_extrapolation.py: its curves, how it resumes, what it leaves out and what it refuses."""
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import termios
 import time
 from pathlib import Path
 
@@ -12,7 +17,7 @@ import pytest
 from curves import rows_of
 from lossy import LOSSY
 from running import EVALUATION as SMALL
-from running import finish, python, script
+from running import ROOT, finish, python, script
 
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.cells import read_record
@@ -279,11 +284,32 @@ def test_nothing_to_evaluate_on_is_refused_before_the_first_step(
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+def test_progress_bars_are_for_terminals_alone(run, command, tmp_path, monkeypatch):
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    words = ["--config.multiples=1,2", "--config.extensions=none,yarn:2"]
+    screen, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (24, 120))
+    for output, name in ((terminal, "shown"), (subprocess.PIPE, "logged")):
+        texts = tmp_path / name / "texts"
+        texts.mkdir(parents=True)
+        for i in range(9):
+            (texts / f"{i}.txt").write_text(f"{name} {i} " * 60)
+        more = ["--config.data.source=text", f"--config.data.path={texts}"]
+        program = [sys.executable, *command("eval_extrapolation.py", run, *words, *more)]
+        done = subprocess.run(program, cwd=ROOT, stdout=subprocess.PIPE, stderr=output, check=True)
+    os.set_blocking(screen, False)
+    shown = b""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            shown += os.read(screen, 4096)
+    for cell in ("tokens of text", "none at 32", "yarn:2 at 64", "window of 32 at 64"):
+        assert f"{cell}: ".encode() in shown
+    assert b"\r" not in done.stderr
+
+
 def test_a_quick_look_reads_one_protocol_and_leaves_the_evaluation_as_it_is(run, call):
     words = ["--config.multiples=1,2", "--config.extensions=none,yarn:2"]
-    out = call("eval_extrapolation.py", run, *words)
-    for cell in ("none at 32", "yarn:2 at 64", "window of 32 at 64"):  # of the bar
-        assert f"{cell}: " in out
+    call("eval_extrapolation.py", run, *words)
     before = [row for row in rows_of(run) if row["evaluation"] == "held-out"]
     out = call("eval_extrapolation.py", run, *words, "--quick")
     assert "quick: same_token" in out and "nonoverlap" not in out

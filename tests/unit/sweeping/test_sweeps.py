@@ -257,6 +257,36 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(by, tmp_path, at_onc
     assert one.run([], shown.append, until=0.0) == errors.AGAIN and stopped == ["rope"]
 
 
+def test_the_table_of_a_stopped_sweep_says_so_until_its_end(tmp_path, at_once):
+    class Saving:
+        workers, launch, start = 1, lambda self: None, lambda self, *_: self
+        asked = ended = False
+
+        def poll(self):
+            return errors.AGAIN if self.ended else None
+
+        def stop(self):
+            self.asked = True
+
+    task, file, frames = Saving(), io.StringIO(), []
+    made = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
+    one = Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), task)
+    stopping: list[str] = []
+
+    def show(scheduler):
+        display(scheduler)
+        frames.append(file.getvalue())
+        task.ended = task.asked and len(frames) > 5
+        stopping.extend(["SIGINT"] * (len(frames) == 2))
+
+    with LiveTable(Console(file=file, width=80, force_terminal=True)) as display:
+        assert one.run(stopping, show) == errors.AGAIN
+    said, _, after = file.getvalue().partition("stopping by SIGINT")
+    assert "training" in said and "training" not in after
+    saving, _, end = after.partition("stopped; the same command resumes")
+    assert "stopping" in saving and "stopping" not in end and "stopped" in end
+
+
 def drawn(one, width=80, most=20):
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     console.print(live_table(one, most))
