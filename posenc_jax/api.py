@@ -111,6 +111,7 @@ def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) 
     from posenc_jax.tracking.wandb import log_with_training
     from posenc_jax.training import loop
 
+    Workdir(workdir).refuse_another(config)  # before any text is read
     planning.check(evaluation, config)
     planning.check_readable(evaluation, config)
     code = loop.train(config, workdir)

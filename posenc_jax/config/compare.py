@@ -51,6 +51,12 @@ def differences(
     ]
 
 
+def other_fields(run: Training, config: Training) -> list[str]:
+    """Fields in which a configuration differs from the run that it would resume."""
+    of_tokenizer = ("model.vocab",) if config.model.vocab is None else ()
+    return differences(run, config, (*FREE, *of_tokenizer))
+
+
 def unlike(fields: Fields, source: Training, place: str) -> list[str]:
     """Differences of model, encoding and tokenizer to the run whose weights are taken."""
     theirs = schema.as_fields(source)

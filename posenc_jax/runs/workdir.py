@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.config import Evaluation, Training, resolve, schema
-from posenc_jax.config.compare import FREE, PLACES, differences
+from posenc_jax.config.compare import FREE, PLACES, differences, other_fields
 from posenc_jax.data.corpora import Corpus, Mixture
 from posenc_jax.runtime.errors import (
     AGAIN,
@@ -84,13 +84,16 @@ class Workdir:
         """The configuration of the run in this folder; None where there is none."""
         return resolve.existing_config(self.path)
 
+    def refuse_another(self, config: Training) -> None:
+        """Refuse a configuration that is not that of the run in this folder."""
+        if (saved := self.config()) is not None:
+            _refuse_another(saved, config, str(self.path))
+
     def claim(self, config: Training) -> None:
         """Write the configuration unless the folder belongs to a run with another one."""
         if not self.writes:
             return
-        saved = self.config()
-        if saved is not None:
-            _refuse_another(saved, config, str(self.path))
+        self.refuse_another(config)
         fields = schema.as_fields(config) | {"format": resolve.FORMAT}
         write_atomically(self / "config.json", _json(fields))
 
@@ -189,12 +192,13 @@ class Workdir:
 
 
 def _refuse_another(saved: Training, config: Training, place: str) -> None:
-    lines = differences(saved, config, (*FREE, *PLACES))
-    if lines:
+    lines = other_fields(saved, config)
+    if any(not line.startswith(PLACES) for line in lines):
         raise OtherConfig(
             f"{place} belongs to another configuration:\n  "
             + "\n  ".join(lines)
-            + "\nuse another --workdir; --config.init_from starts from this run's weights"
+            + "\nto resume this run, leave out --config and these fields; for another run, use "
+            "another --workdir; --config.init_from starts from this run's weights"
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from posenc_jax.checks import known
 from posenc_jax.config import Evaluation, Training, flags, load
-from posenc_jax.config.compare import FREE, differences, flat
+from posenc_jax.config.compare import other_fields
 from posenc_jax.registry import ROOT
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
@@ -23,7 +23,6 @@ from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, OtherConfig, Stop
 
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
-MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
 EVALUATION = "evaluation."  # begins a field of the grid that is one of the job's evaluation
 UNNAMED = ("label", "anneal")  # fields left out of a job's name: others tell jobs apart
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=value
@@ -114,11 +113,7 @@ class Job:
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""
-        if self.existing is None:
-            return []
-        fields = flat(self.config)
-        made = [name for name in MADE if not fields[name]]
-        return differences(self.existing, self.config, (*FREE, *made))
+        return [] if self.existing is None else other_fields(self.existing, self.config)
 
     @property
     def log(self) -> Path:

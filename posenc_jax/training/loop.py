@@ -29,6 +29,7 @@ def train(config: Training, workdir: Path) -> int:
     with processes.joined(config), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
         run = Workdir(workdir, writes=is_lead())
+        run.refuse_another(config)  # before its text is read
         if config.init_from and run.config() is None:
             subjects.check_source(config.init_from)
         stack.enter_context(run.opened())

@@ -4,12 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
 from running import ROOT, here, script
 
 from posenc_jax import display, extensions, schemes
 from posenc_jax.config import flags
+from posenc_jax.data import prepare as preparing
 from posenc_jax.runs.workdir import KEPT_FACTS
 
 ROPE = f"--config={ROOT}/configs/rope.py"
@@ -104,6 +106,13 @@ def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path):
     assert "done: 14 steps" in resume("--config.steps=14", "--config.save_every=7")
     out = resume("--config.seed=1", code=76)
     assert "seed: 0 in the workdir, 1 now" in out and "init_from" in out
+    recipe = ["--config=configs/rope.py", "--config.wandb.mode=disabled"]
+    for more in ([], ["--evaluate=configs/eval.py"]):
+        with patch.object(preparing, "prepare", side_effect=AssertionError):  # no text is read
+            out = resume(*recipe, *more, code=76)
+        assert "leave out --config" in out and "data.source: 'text' in the workdir" in out
+        assert re.search(r"  data.path: '.*' in the workdir, None now", out)
+        assert "model.vocab" not in out
     out = resume(folder=tmp_path / "none", code=2)
     assert "--workdir alone resumes a run, and there is none in it" in out
     assert (
