@@ -18,7 +18,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax.config.flags import parse_flags
+from posenc_jax.config.flags import parse_flags, refuse_missing
 from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.config.schema import evaluation
 from posenc_jax.runtime import backend, terminal
@@ -34,6 +34,7 @@ def main(argv: list[str]) -> int:
 def run(argv: list[str]) -> None:
     backend.configure()
     flags, recipe, problems = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
+    refuse_missing(problems, recipe)
     from posenc_jax import api
     from posenc_jax.evaluation import planning
     from posenc_jax.runs.subject import run_config

@@ -16,7 +16,12 @@ from pathlib import Path
 
 from posenc_jax import config
 from posenc_jax.config.environment import workdir_of
-from posenc_jax.config.flags import parse_evaluation, parse_flags, without_evaluation
+from posenc_jax.config.flags import (
+    parse_evaluation,
+    parse_flags,
+    refuse_missing,
+    without_evaluation,
+)
 from posenc_jax.config.resolve import existing_config
 from posenc_jax.runtime import backend, terminal
 
@@ -31,6 +36,7 @@ def run(argv: list[str]) -> int:
     flags, recipe, problems = parse_flags(argv, __doc__ or "", resumes=True)
     evaluation, more = parse_evaluation(evaluating)
     problems += more
+    refuse_missing(problems, recipe, evaluation)
     workdir = Path(workdir_of(flags.workdir)) if flags.workdir else None
     if workdir is None:
         problems.append("--workdir is missing; give the folder of the run")

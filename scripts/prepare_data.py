@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from posenc_jax import config
-from posenc_jax.config.flags import parse_flags
+from posenc_jax.config.flags import parse_flags, refuse_missing
 from posenc_jax.config.schema import Training
 from posenc_jax.data.sources import Documents
 from posenc_jax.data.sources.tokens import Tokens
@@ -32,6 +32,7 @@ def main(argv: list[str]) -> int:
 def write_tokens(argv: list[str]) -> None:
     backend.configure()
     flags, recipe, problems = parse_flags(argv, __doc__ or "", define=_define)
+    refuse_missing(problems, recipe)
     from posenc_jax.data import export
     from posenc_jax.data.prepare import prepare
 

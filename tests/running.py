@@ -31,6 +31,7 @@ TINY = {
     "data.valid_fraction": 0.3,
     "wandb.mode": "disabled",
 }
+CLOSED = "http://127.0.0.1:9"  # where no Hub answers
 EVALUATION = [
     "--config.multiples=0.5,1,2",
     "--config.extensions=none,yarn,pi:3,dynamic_ntk",

@@ -21,6 +21,7 @@ from posenc_jax import composition, fields
 from posenc_jax.config import environment, schema
 from posenc_jax.config.resolve import encoding_defaults, existing_config
 from posenc_jax.data import sources
+from posenc_jax.data.sources._files import Files
 from posenc_jax.registry import ROOT
 
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
@@ -70,6 +71,17 @@ def parse_evaluation(words: list[str]) -> tuple[ConfigDict | None, list[str]]:
             "--config.wandb has no effect: training and evaluation are one run of wandb"
         )
     return recipe, [problem.replace("--config", "--evaluate") for problem in problems]
+
+
+def refuse_missing(problems: Sequence[str], *recipes: ConfigDict | None) -> None:
+    """Refuse files of text that are not there before jax is imported; with `problems`, which are
+    reported first, `config.load` adds them."""
+    for recipe in filter(None, () if problems else recipes):
+        data = recipe.data if isinstance(recipe.data, ConfigDict) else {}
+        place = {name: data.get(name) for name in ("source", "path", "valid_path")}
+        origin, _ = sources.build(place, 2)
+        if isinstance(origin, Files) and (missing := origin.missing()):
+            raise errors.DataError("; ".join(missing))
 
 
 def parse(

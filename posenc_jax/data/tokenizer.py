@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data.sources import Document
 from posenc_jax.runtime.errors import DataError
+from posenc_jax.runtime.hub import fetched
 
 BLOCK = 1 << 24  # bytes of text per block of byte tokens
 
@@ -222,19 +224,15 @@ def load(name: str) -> Encoder:
 
 def _of_hub(name: str) -> Path:
     """Path of a repository's tokenizer.json, from the Hub's cache or else downloaded."""
-    failures = []
-    for local in (True, False):
-        try:
-            from huggingface_hub import hf_hub_download
+    from huggingface_hub import hf_hub_download
 
-            return Path(hf_hub_download(name, "tokenizer.json", local_files_only=local))
-        except Exception as error:  # many types, from the network to an invalid name
-            failures.append(error)
-    reason = " ".join(str(failures[-1]).split())
-    raise DataError(
+    with suppress(Exception):  # not in the cache
+        return Path(hf_hub_download(name, "tokenizer.json", local_files_only=True))
+    what = (
         f"data.tokenizer: there is no file or folder {name!r}, and no tokenizer of that name from "
-        f"the Hugging Face Hub: {reason}"
-    ) from failures[-1]
+        "the Hugging Face Hub"
+    )
+    return Path(fetched(what, lambda: hf_hub_download(name, "tokenizer.json")))
 
 
 def decode_utf8(text: bytes, name: str, start: int = 0) -> str:

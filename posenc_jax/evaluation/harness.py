@@ -24,6 +24,7 @@ from posenc_jax.evaluation.planning import extended_encoding
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.hub import connected
 
 SHORTEST = 32  # rows are padded to this, or to its double, and so on
 RESAMPLES = 1_000  # of a standard error without a formula
@@ -245,14 +246,15 @@ def evaluate(
         raise ConfigError(f"{place} has no task {', '.join(unknown)}")
     # The pool of processes that resamples otherwise would fork the threads of jax.
     os.environ["DISABLE_MULTIPROC"] = "1"
-    results = evaluator.simple_evaluate(
-        model=model,
-        tasks=list(tasks),
-        task_manager=manager,
-        limit=limit,
-        bootstrap_iters=RESAMPLES,
-        log_samples=False,
-    )
+    with connected(f"cannot load the data of {', '.join(tasks)}"):
+        results = evaluator.simple_evaluate(
+            model=model,
+            tasks=list(tasks),
+            task_manager=manager,
+            limit=limit,
+            bootstrap_iters=RESAMPLES,
+            log_samples=False,
+        )
     assert results is not None  # of the first process, which is the only one
     return dict(results)
 

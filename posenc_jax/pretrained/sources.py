@@ -14,6 +14,7 @@ from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data import tokenizer
 from posenc_jax.pretrained import families
 from posenc_jax.runtime.errors import ConfigError, DataError
+from posenc_jax.runtime.hub import fetched
 
 
 class Source(NamedTuple):
@@ -54,16 +55,10 @@ def read_source(source: str | Path) -> Source:
 
 
 def _of_hub(name: str) -> Path:
-    try:
-        import huggingface_hub
+    from huggingface_hub import snapshot_download
 
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=PATTERNS))
-    except Exception as error:  # many types, from the network to an invalid name
-        reason = " ".join(str(error).split())
-        raise DataError(
-            f"there is no folder {name!r}, and no model of that name from the Hugging Face Hub: "
-            f"{reason}"
-        ) from error
+    what = f"there is no folder {name!r}, and no model of that name from the Hugging Face Hub"
+    return Path(fetched(what, lambda: snapshot_download(name, allow_patterns=PATTERNS)))
 
 
 def _folder(folder: Path) -> Source:

@@ -7,7 +7,7 @@ import sys
 from unittest.mock import patch
 
 import pytest
-from running import ROOT, here, script
+from running import ROOT, here, python, script
 
 from posenc_jax import display, extensions, schemes
 from posenc_jax.config import flags
@@ -160,6 +160,30 @@ def test_all_mistakes_are_reported_together(call, tmp_path):
     for line, message in zip(lines, mistakes.values(), strict=True):
         assert line.startswith(f"error: {message}")
     assert not run.exists()  # any other configuration may still begin here
+
+
+WITHOUT_JAX = """
+import runpy, sys
+sys.modules["jax"], sys.argv = None, sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "group", "words"),
+    [
+        ("train.py", "config", [ROPE]),
+        ("train.py", "evaluate", [ROPE, "--evaluate=configs/eval.py"]),
+        ("eval_extrapolation.py", "config", []),
+        ("scripts/prepare_data.py", "config", [ROPE, "--vocab=300", "--out=tokenizer.json"]),
+    ],
+)
+def test_text_that_is_not_there_is_refused_without_jax(program, group, words):
+    words = [program, *words, f"--{group}.data.source=text", f"--{group}.data.path=/nowhere/*.txt"]
+    if "prepare" not in program:
+        words.append("--workdir=run")
+    out = python("-c", WITHOUT_JAX, *words, code=65)
+    assert out == "error: data.path: nothing matches '/nowhere/*.txt'\n"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import yaml
-from running import script
+from running import CLOSED, script
 
 
 @pytest.fixture
@@ -40,6 +40,15 @@ def test_a_task_is_scored_and_cut_contexts_are_told(whole, tasks):
     assert facts.items() <= results["config"].items()
     printed = script(*words, "--extension=yarn:2")
     assert "\n0 contexts of more than 64 tokens cut on the left\n" in printed
+
+
+def test_a_task_whose_data_the_hub_does_not_give_ends_in_one_line(whole, tasks, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", CLOSED)
+    task = yaml.safe_load((tasks / "mine.yaml").read_text())
+    task |= {"dataset_path": "maker/none", "dataset_kwargs": {}}
+    (tasks / "mine.yaml").write_text(yaml.safe_dump(task))
+    out = script("harness.py", whole[0], "--tasks=mine", f"--include={tasks}", code=65)
+    assert f"error: cannot load the data of mine: {CLOSED} is out of reach" in out
 
 
 def test_an_unknown_task_and_a_missing_package_are_explained(whole, tasks, monkeypatch):

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.parquet
 import pytest
 from curves import rows_of
 from lossy import LOSSY
-from running import ROOT, python, script
+from running import CLOSED, ROOT, python, script
 
 import posenc_jax
 from configs import base
@@ -30,6 +31,23 @@ def folder(tmp_path):
         letters = np.random.default_rng(i).choice(list("abcdefgh "), 400)
         (folder / f"{i:02d}.txt").write_text("".join(letters))
     return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["train.py", "--config.data.source=hub", "--config.data.path=maker/none"], "maker/none"),
+        (["train.py", "--config.data.tokenizer=maker/none"], "data.tokenizer: there is no file"),
+        (["scripts/adopt.py", "maker/none"], "there is no folder 'maker/none'"),
+    ],
+)
+def test_without_the_hub_a_program_ends_at_once_and_in_one_line(words, what, tmp_path):
+    recipe = [f"--config={ROOT}/configs/rope.py"] if words[0] == "train.py" else []
+    words += [*recipe, f"--workdir={tmp_path / 'run'}"]
+    begin = time.monotonic()
+    out = python(*words, code=65, env={"HF_ENDPOINT": CLOSED, "HF_HOME": str(tmp_path / "hf")})
+    assert time.monotonic() - begin < 20 and len(out.splitlines()) == 1
+    assert what in out and f"{CLOSED} is out of reach" in out and f"{tmp_path}/hf" in out
 
 
 def test_two_processes_build_one_corpus(folder, tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 from posenc_jax.data.sources import Document, _files
 from posenc_jax.fields import default
 from posenc_jax.runtime.errors import ConfigError, DataError
+from posenc_jax.runtime.hub import fetched
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,14 +88,17 @@ def _rows(source: Hub, split: str) -> Any:
     saved = any((folder / file).is_file() for file in ("dataset_dict.json", "state.json"))
     if saved and source.name:
         raise ConfigError(f"data.name has no effect: {source.path} was saved as one configuration")
-    try:
-        if saved:
-            return _saved(folder, split)
-        place = str(folder) if folder.exists() else source.path
+    what = f"cannot load {source.path!r}{name}, split {split!r}"
+
+    def load(place: str) -> Any:
         return datasets.load_dataset(place, source.name, split=split, revision=source.revision)
-    except Exception as error:  # many types, from the network to a missing split
-        reason = " ".join(str(error).split())
-        raise DataError(f"cannot load {source.path!r}{name}, split {split!r}: {reason}") from error
+
+    if not folder.exists():
+        return fetched(what, lambda: load(source.path))
+    try:
+        return _saved(folder, split) if saved else load(str(folder))
+    except Exception as error:  # many types, from a damaged file to a missing split
+        raise DataError(f"{what}: {' '.join(str(error).split())}") from error
 
 
 def _saved(folder: Path, split: str) -> Any:
