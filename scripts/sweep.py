@@ -12,6 +12,7 @@ only its new jobs. A failed job is retried, then reported at the end.
   --minutes=N              stop after N minutes: running jobs save, the exit code is 75, and the
                            same command resumes; for machines with a time limit
   --list                   print the next command of each job, and run nothing
+  --dry_run                with --launcher=slurm: print the script for sbatch, and submit nothing
 """
 
 import argparse
@@ -32,7 +33,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--workers", type=int, help="number of concurrent jobs")
     parser.add_argument("--minutes", type=float, help="stop after this many minutes")
     parser.add_argument("--list", action="store_true", help="print the jobs and run nothing")
+    parser.add_argument("--dry_run", "--dry-run", action="store_true", help="submit nothing")
     options, words = parser.parse_known_args(argv[1:])
+    if options.dry_run and options.launcher != "slurm":
+        parser.error("--dry_run is for --launcher=slurm; --list prints the commands of jobs")
     if options.list:
         return terminal.code_of(
             lambda: terminal.say(run.commands(options.config, options.workdir, words))
@@ -45,6 +49,7 @@ def main(argv: list[str]) -> int:
             launcher=options.launcher,
             workers=options.workers,
             minutes=options.minutes,
+            dry_run=options.dry_run,
         )
     )
 

@@ -22,10 +22,10 @@ from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.files import locked
 from posenc_jax.runtime.terminal import clock, counted, say, silence, stop_requests
+from posenc_jax.sweeping import slurm
 from posenc_jax.sweeping.jobs import Job, jobs_of, refuse_mistakes, refuse_other_runs
 from posenc_jax.sweeping.launch import Launcher, Local, Task
 from posenc_jax.sweeping.rates import Plan, Scheme, Trial, checked_rates
-from posenc_jax.sweeping.slurm import Slurm
 
 RETRIES = 2
 POLL = 0.2  # seconds between looks at what runs
@@ -233,8 +233,12 @@ def sweep(
     launcher: str = "local",
     workers: int | None = None,
     minutes: float | None = None,
+    dry_run: bool = False,
 ) -> int:
-    """Run the jobs of a sweep file and return the exit code; `words` are --config.FIELD=VALUE."""
+    """Run the jobs of a sweep file and return the exit code; `words` are --config.FIELD=VALUE.
+
+    `dry_run` prints the script for sbatch of the jobs that could start now.
+    """
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
     content = read_sweep(file)
     plan = planned(content, workdir, words)
@@ -243,9 +247,20 @@ def sweep(
     if minutes is not None and not 0 < minutes < math.inf:
         raise errors.ConfigError(f"--minutes must be above 0; got {minutes}")
     if launcher == "slurm":
-        slurm = Slurm(workdir.resolve(), content.get("slurm", {}), workers)
-        return run_plan(plan, slurm, until)
+        resources = workdir.resolve(), content.get("slurm", {}), workers
+        if dry_run:
+            ready = _ready(plan)[:workers]
+            say(slurm.script(*resources, len(ready)) if ready else "# no job is left to run")
+            return errors.DONE
+        return run_plan(plan, slurm.Slurm(*resources), until)
     return run_plan(plan, Local(workers), until)
+
+
+def _ready(plan: Plan) -> list[Job]:
+    """Jobs that could start now."""
+    left = [job for job in plan.jobs() if not job.is_done()]
+    ahead = {job.folder for job in left}
+    return [job for job in left if ahead.isdisjoint(job.sources)]
 
 
 def commands(file: str, workdir: Path, words: Sequence[str] = ()) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from posenc_jax.runtime.errors import AGAIN, IO, ConfigError, Stop
 from posenc_jax.runtime.files import write_atomically
@@ -25,23 +26,37 @@ MOST = 1000  # jobs in the queue at once
 STOP = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # submitit's near the time limit too
 
 
+def _executor(folder: Path, resources: Mapping[str, Any], workers: int | None) -> Any:
+    try:
+        import submitit
+    except ImportError as error:
+        raise ConfigError(
+            "--launcher=slurm needs submitit: .venv/bin/pip install -e '.[slurm]'"
+        ) from error
+    with patch.object(submitit.SlurmExecutor, "affinity", return_value=1):  # it would look for srun
+        executor = submitit.AutoExecutor(folder=folder / "slurm", cluster="slurm")
+    settings = {"timeout_min": 24 * 60, "name": folder.name} | dict(resources)
+    try:
+        executor.update_parameters(slurm_array_parallelism=workers or MOST, **settings)
+    except (AssertionError, NameError, TypeError, ValueError) as error:
+        raise ConfigError(f"slurm resources of the sweep file: {error}") from error
+    return executor
+
+
+def script(folder: Path, resources: Mapping[str, Any], workers: int | None, jobs: int) -> str:
+    """The script that so many jobs are submitted with."""
+    executor = _executor(folder, resources, workers)._executor
+    if jobs > 1:
+        executor.parameters["map_count"] = jobs
+    return executor._make_submission_file_text(executor._submitit_command_str, "")
+
+
 class Slurm:
     def __init__(self, folder: Path, resources: Mapping[str, Any], workers: int | None = None):
-        try:
-            import submitit
-        except ImportError as error:
-            raise ConfigError(
-                "--launcher=slurm needs submitit: .venv/bin/pip install -e '.[slurm]'"
-            ) from error
         if shutil.which("sbatch") is None:
             raise ConfigError("--launcher=slurm needs sbatch, which is not on this machine")
         self.workers = workers or MOST
-        self.executor = submitit.AutoExecutor(folder=folder / "slurm", cluster="slurm")
-        settings = {"timeout_min": 24 * 60, "name": folder.name} | dict(resources)
-        try:
-            self.executor.update_parameters(slurm_array_parallelism=self.workers, **settings)
-        except (NameError, TypeError, ValueError) as error:
-            raise ConfigError(f"slurm resources of the sweep file: {error}") from error
+        self.executor = _executor(folder, resources, workers)
         self.queue = Queue()
         self.new: list[SlurmTask] = []
 

@@ -450,3 +450,29 @@ def test_jobs_of_slurm_ask_for_the_devices_that_the_sweep_names(tmp_path, monkey
     executor = slurm.Slurm(tmp_path, {"nodes": 2, "gpus_per_node": 8}).executor._executor
     lines = executor._make_submission_file_text("python train.py", "a job").splitlines()
     assert {"#SBATCH --nodes=2", "#SBATCH --gpus-per-node=8"} < set(lines)
+
+
+@pytest.mark.parametrize(
+    ("resources", "line"),
+    [
+        ({"slurm_partition": "gpu", "timeout_min": 30}, "#SBATCH --partition=gpu"),
+        ({"timeout_min": "long"}, "error: slurm resources of the sweep file: "),
+    ],
+)
+def test_a_dry_run_prints_the_script_for_sbatch(resources, line, tmp_path, capsys, monkeypatch):
+    """Also where there is no SLURM; nothing is written."""
+    pytest.importorskip("submitit")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    grid = [{"recipe": "configs/rope.py", "seed": seed} for seed in range(3)]
+    content = {"grid": grid, "slurm": resources}
+    (tmp_path / "file.py").write_text(f"def get_config():\n    return {content!r}\n")
+    command = ["sweep.py", f"--config={tmp_path / 'file.py'}", f"--workdir={tmp_path / 'runs'}"]
+    code = main([*command, "--launcher=slurm", "--dry_run", "--workers=2"])
+    said = capsys.readouterr()
+    lines = (said.out + said.err).splitlines()
+    assert any(one.startswith(line) for one in lines)
+    if code == errors.DONE:
+        assert lines[0] == "#!/bin/bash" and "#SBATCH --array=0-1%2" in lines
+        assert {"#SBATCH --time=30", "#SBATCH --job-name=runs"} < set(lines)
+    assert [path.name for path in tmp_path.iterdir()] == ["file.py"]
