@@ -67,7 +67,7 @@ def curves(
 
         folders = [runs] if isinstance(runs, str | Path) else runs
         named = [str(folder) for folder in runs_in(map(Path, folders))]
-        cells = compare.by_folder(compare.readable(named, evaluation or ""))
+        cells = compare.by_name(compare.readable(named, evaluation or ""))
         shown = {cell.facts["evaluation"] for cell in cells}
         if len(shown) > 1:
             raise DataError(

@@ -1,6 +1,6 @@
 """Differences between two curves, RUN[@METHOD][@LENGTH], paired by document."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, Units, paired
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
+from posenc_jax.runtime.files import shortest
 from posenc_jax.runtime.terminal import printable, warn
 
 USAGE = "RUN[@METHOD[,METHOD...]][@LENGTH], such as runs/rope@yarn:8@1024"
@@ -114,7 +115,8 @@ def readable(texts: Sequence[str], evaluation: str = "") -> list[Measured]:
 
 
 def comparable(cells: Sequence[Measured]) -> list[Measured]:
-    """Check that the cells of several runs score the same targets, and shorten the runs' names."""
+    """Check that the cells of several runs score the same targets, and call the runs as pictures
+    do."""
     scored: dict[tuple, tuple] = {}
     for facts in (cell.facts for cell in cells):
         protocol = facts["protocol"]
@@ -126,16 +128,23 @@ def comparable(cells: Sequence[Measured]) -> list[Measured]:
                 f"these runs were evaluated on different targets ({protocol}) and cannot share a "
                 "picture"
             )
-    return by_folder(cells)
+    return by_name(cells)
 
 
-def by_folder(cells: Sequence[Measured]) -> list[Measured]:
-    """Shorten the names of runs to those of their folders if these are distinct."""
-    paths = (cell.facts["run"] for cell in cells)
-    names = {path: printable(Path(path).resolve().name) for path in paths}
-    if len(set(names.values())) < len(names):
-        return list(cells)
+def by_name(cells: Sequence[Measured]) -> list[Measured]:
+    """Call the runs of cells as pictures do."""
+    names = names_of(cell.facts["run"] for cell in cells)
     return [c._replace(facts=c.facts | {"run": names[c.facts["run"]]}) for c in cells]
+
+
+def names_of(runs: Iterable[str | Path]) -> dict[str | Path, str]:
+    """What captions call runs: by their labels or folders, or as much of their paths as tells them
+    apart."""
+    places = {run: Path(run).resolve() for run in runs}
+    names = {str(p): printable(run_config(p).label or p.name) for p in places.values()}
+    if len(set(names.values())) < len(names):
+        names = shortest(names)
+    return {run: names[str(place)] for run, place in places.items()}
 
 
 def compare(
@@ -143,14 +152,22 @@ def compare(
 ) -> str:
     """Compare two selections, one row per protocol, common length and part; the default method is
     none."""
+    selections = [parse_selection(text) for text in (a, b)]
+    names = names_of(selection.run for selection in selections)
+    one, other = (_called(selection, names[selection.run]) for selection in selections)
     rows = differences(a, b, protocols, evaluation)
     over = max(units for *_, units in rows)
     caption = (
-        f"nats per token of {a} minus those of {b}, with 95% intervals over {over}; * clear: the "
+        f"nats per token of {one} minus those of {other}, with 95% intervals over {over}; * clear: the "
         f"interval excludes zero, over {FEWEST_DOCUMENTS} documents or more."
     )
     body = [[*cells, f"{units.number:,}"] for *cells, units in rows]
     return FORMS[form](Table(caption, ["", "nats", "95%", "bits/byte", "units"], body))
+
+
+def _called(selection: Selection, name: str) -> str:
+    _, methods, length = selection
+    return "@".join(filter(None, (name, ",".join(methods), length and str(length))))
 
 
 def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[Row]:

@@ -26,6 +26,7 @@ from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runs.workdir import Workdir, data_in_words
 from posenc_jax.runtime.errors import NOT_FINITE, DataError, OtherConfig, Stop
+from posenc_jax.runtime.files import shortest
 from posenc_jax.runtime.terminal import printable
 from posenc_jax.sweeping import rates
 
@@ -313,13 +314,15 @@ def _differences(experiments: Sequence[Mapping[str, Any]]) -> list[str]:
     """Suffix of each experiment: as many differing fields as make all suffixes unique."""
     if len(experiments) == 1:
         return [""]
-    names = sorted({field for experiment in experiments for field in experiment})
-    differing = [f for f in names if any(e.get(f) != experiments[0].get(f) for e in experiments)]
+    fields = sorted({field for experiment in experiments for field in experiment})
+    differing = [f for f in fields if any(e.get(f) != experiments[0].get(f) for e in experiments)]
+    names = {f: shortest({str(e.get(f)) for e in experiments}) for f in differing}
+    shown = [[(f, names[f][str(e.get(f))]) for f in differing] for e in experiments]
     words = [""] * len(experiments)
     for count in range(1, len(differing) + 1):
         words = [
-            ", ".join(f"{f.rpartition('.')[2]}={experiment.get(f)}" for f in differing[:count])
-            for experiment in experiments
+            ", ".join(f"{field.rpartition('.')[2]}={value}" for field, value in own[:count])
+            for own in shown
         ]
         if len(set(words)) == len(words):
             break

@@ -22,6 +22,16 @@ def is_replaceable(path: Path) -> bool:
     return path.is_file() or not path.exists()
 
 
+def shortest(paths: Iterable[str]) -> dict[str, str]:
+    """Each path by as many of its last parts as tell all of them apart."""
+    parts = {path: Path(path).parts for path in paths}
+    for count in range(1, max(map(len, parts.values()), default=0) + 1):
+        names = {path: str(Path(*own[-count:])) if own else path for path, own in parts.items()}
+        if len(set(names.values())) == len(names):
+            return names
+    return {path: path for path in parts}
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     scratch = path.with_name(f".{path.name}.part")  # a fixed name: the next write replaces it
     written = content.encode(errors="backslashreplace") if isinstance(content, str) else content

@@ -45,7 +45,8 @@ def test_one_bad_run_of_many_is_left_out_and_said(evaluated, tmp_path):
 
 
 def test_a_run_is_called_by_its_folder(evaluated, call, tmp_path):
-    """Also with an at sign or a colon in its name, and by its path beside another of that name."""
+    """Also with an at sign or a colon in its name, and by an end of its path beside another of that
+    name; a label comes first."""
     plain = script("compare.py", f"{evaluated}@yarn", evaluated).partition("length")[2]
     odd, other = evaluated.rename(tmp_path / "a@b:c"), tmp_path / "elsewhere" / "a@b:c"
     assert plain == script("compare.py", f"{odd}@yarn", odd).partition("length")[2]
@@ -58,7 +59,14 @@ def test_a_run_is_called_by_its_folder(evaluated, call, tmp_path):
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert {"same_token.png", "same_token-again.png", "captions-again.md"} <= drawn
     cells = compare.comparable(compare.readable(words))
-    assert {cell.facts["run"] for cell in cells} == {str(odd), str(other)}
+    ends = {f"{tmp_path.name}/a@b:c", "elsewhere/a@b:c"}
+    assert {cell.facts["run"] for cell in cells} == ends
+    assert str(tmp_path) not in (tmp_path / "pictures" / "captions.md").read_text()
+    words = [f"{odd}@yarn:2@64", odd, "--format=latex"]
+    assert "of a@b:c@yarn:2@64 minus those of a@b:c," in script("compare.py", *words)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {"label": "my RoPE"}))
+    assert "of a@b:c minus those of my RoPE," in script("compare.py", odd, other)
 
 
 def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_path):

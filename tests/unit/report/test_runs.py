@@ -70,6 +70,12 @@ def test_names_that_clash_say_what_differs(tmp_path):
         "rope (learning_rate=0.1)",
         "rope (learning_rate=0.2)",
     ]
+    for name in "ab":  # of places as much as tells them apart
+        place = f"{tmp_path}/{name}/texts"
+        data = {"source": "text", "path": f"{place}/*.txt", "tokenizer": "bytes"}
+        make_run(tmp_path / "texts" / f"of-{name}" / "rope-s0", "rope", 0, data=data)
+    data = read_runs(sorted((tmp_path / "texts").iterdir()))
+    assert [run.group for run in data.runs] == [f"rope (path={name}/texts/*.txt)" for name in "ab"]
     for rate in (0.1, 0.2, 0.3):
         for steps in (10, 20):
             folder = tmp_path / f"{rate} {steps}"
