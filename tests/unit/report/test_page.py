@@ -74,6 +74,17 @@ def test_the_page_loads_nothing_and_its_ids_are_unique(path):
     assert used and used <= set(found.ids)
 
 
+def test_every_colour_of_the_page_is_one_of_both_schemes(path):
+    text = path.read_text()
+    sheet = text[text.index("<style>") : text.index("</style>")]
+    schemes = re.findall(r":root {(.*?)}", sheet)
+    light, dark = (set(re.findall(r"(--\w+): #", scheme)) for scheme in schemes)
+    assert light == dark and "color-scheme: light dark" in schemes[0]
+    rest = re.sub(r":root {.*?}", "", sheet)
+    assert set(re.findall(r"var\((--\w+)\)", rest)) == light
+    assert not re.search(r"#[0-9a-f]{3}|: (white|black)", rest)
+
+
 def test_drawn_values_are_in_tables_and_ties_are_marked(path, swept):
     text = path.read_text()
     cells, ranks = Page(text).cells, rankings(swept.runs)
@@ -184,6 +195,8 @@ addEventListener("load", () => {
   seen.hidden = marks() < seen.marks;
   choose("baselines", "baseline");
   seen.baselines = visible('tr[data-kind="baseline"], svg [data-kind="baseline"]');
+  const { backgroundColor, color } = getComputedStyle(document.body);
+  [seen.paper, seen.ink] = [backgroundColor, color].map(rgb => +rgb.match(/\\d+/)[0]);
   seen.controls = all("select, input").every(e => e.labels.length && e.tabIndex >= 0);
   HTMLAnchorElement.prototype.click = function () {
     document.body.dataset.png = `${this.download} ${this.href.slice(0, 22)}`;
@@ -196,15 +209,17 @@ addEventListener("load", () => {
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("width", [1400, 700])
-def test_the_page_in_a_browser(path, tmp_path, width):
-    """Scripts run without an error, controls show and hide, and nothing is wider than the page."""
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (700, True)])
+def test_the_page_in_a_browser(path, tmp_path, width, dark):
+    """Scripts run without an error, controls show and hide, nothing is wider than the page, and it
+    is as dark as the reader's system."""
     shown = tmp_path / "index.html"
     shown.write_text(path.read_text().replace("</body>", CHECK + "</body>"))
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run"
     flags += " --enable-logging=stderr --disable-background-networking"
     flags += " --disable-component-update --disable-sync --virtual-time-budget=3000 --dump-dom"
     flags += f" --user-data-dir={tmp_path / 'profile'} --window-size={width},1200"
+    flags += " --force-dark-mode --blink-settings=preferredColorScheme=0" if dark else ""
     command = [str(CHROMIUM), *flags.split(), shown.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert "CONSOLE" not in done.stderr
@@ -214,6 +229,7 @@ def test_the_page_in_a_browser(path, tmp_path, width):
     assert int(seen["wide"]) <= width, "the page is wider than its window"
     assert all(int(seen[name]) >= 1 for name in RANKED)
     assert (seen["lines"], seen["fewer"]) == ("3", "1") and seen["hidden"] == "true"
+    assert (int(seen["paper"]) < 64 < 192 < int(seen["ink"])) == dark
     assert (seen["baselines"], seen["controls"]) == ("0", "true")
     assert re.search(r'data-png="\w+-bpb.png data:image/png;base64,"', done.stdout)
 
