@@ -40,8 +40,9 @@ def run(argv: list[str]) -> None:
     from posenc_jax.runs.subject import run_config
     from posenc_jax.tracking.wandb import log_evaluation
 
+    given = {word.partition("=")[0] for word in argv}
     if flags.quick:
-        usual, given = evaluation(), {word.partition("=")[0] for word in argv}
+        usual = evaluation()
         free = (name for name in QUICK if f"--config.{name}" not in given)
         recipe.update({name: QUICK[name] for name in free if recipe[name] == usual[name]})
     workdir = Path(flags.workdir or "").expanduser()
@@ -52,7 +53,7 @@ def run(argv: list[str]) -> None:
         problems.append("--step and --every_checkpoint are mutually exclusive")
     config = planning.load(recipe, more=problems)
     steps = None if flags.every_checkpoint else [flags.step]
-    curves = api.evaluate_run(config, workdir, steps)
+    curves = api.evaluate_run(config, workdir, steps, chosen="--config.protocols" in given)
     if curves is not None:
         log_evaluation(run_config(workdir), config.wandb.mode, workdir, curves)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,10 +83,17 @@ def curves(
 
 
 def evaluate_run(
-    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None = (None,)
+    config: Evaluation,
+    workdir: Path,
+    steps: Sequence[int | None] | None = (None,),
+    *,
+    chosen: bool = False,
 ) -> "Curves | None":
     """Evaluate checkpoints of a run, all of them if None, print its tables and draw its curves;
-    None in processes other than the lead."""
+    None in processes other than the lead.
+
+    Unless the protocols were `chosen`, only the table of the first is printed.
+    """
     from posenc_jax.evaluation import protocols, table
     from posenc_jax.runs.processes import is_lead
     from posenc_jax.runtime.terminal import say
@@ -94,7 +102,9 @@ def evaluate_run(
     evaluated, pictures = _measure(config, workdir, steps)
     if not is_lead():
         return None
-    say(table.table(evaluated.cells, evaluated.rows))
+    chosen = chosen or config.protocols != Evaluation.protocols
+    printed = [chosen or row["protocol"] == protocols.HEADLINE for row in evaluated.rows]
+    say(table.table(*(list(compress(of, printed)) for of in (evaluated.cells, evaluated.rows))))
     say(table.without_null(evaluated.rows) or "")
     say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(evaluated.all_names) > 1:

@@ -158,8 +158,8 @@ def compare(
     rows = differences(a, b, protocols, evaluation)
     over = max(units for *_, units in rows)
     caption = (
-        f"nats per token of {one} minus those of {other}, with 95% intervals over {over}; * clear: the "
-        f"interval excludes zero, over {FEWEST_DOCUMENTS} documents or more."
+        f"nats per token of {one} minus those of {other}, with 95% intervals over {over}; * clear: "
+        f"the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more."
     )
     body = [[*cells, f"{units.number:,}"] for *cells, units in rows]
     return FORMS[form](Table(caption, ["", "nats", "95%", "bits/byte", "units"], body))

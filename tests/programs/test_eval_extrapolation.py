@@ -309,7 +309,9 @@ def test_progress_bars_are_for_terminals_alone(run, command, tmp_path, monkeypat
 
 def test_a_quick_look_reads_one_protocol_and_leaves_the_evaluation_as_it_is(run, call):
     words = ["--config.multiples=1,2", "--config.extensions=none,yarn:2"]
-    call("eval_extrapolation.py", run, *words)
+    out = call("eval_extrapolation.py", run, *words)
+    assert "held-out: same_token" in out and "held-out: nonoverlap" not in out
+    assert {row["protocol"] for row in rows_of(run)} == {"same_token", "nonoverlap", "position"}
     before = [row for row in rows_of(run) if row["evaluation"] == "held-out"]
     out = call("eval_extrapolation.py", run, *words, "--quick")
     assert "quick: same_token" in out and "nonoverlap" not in out
