@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,8 +102,7 @@ def evaluate_run(
     if not is_lead():
         return None
     chosen = chosen or config.protocols != Evaluation.protocols
-    printed = [chosen or row["protocol"] == protocols.HEADLINE for row in evaluated.rows]
-    say(table.table(*(list(compress(of, printed)) for of in (evaluated.cells, evaluated.rows))))
+    say(table.table(evaluated.cells, evaluated.rows, "" if chosen else protocols.HEADLINE))
     say(table.without_null(evaluated.rows) or "")
     say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(evaluated.all_names) > 1:

@@ -15,7 +15,7 @@ import numpy as np
 from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data.sources import Document
 from posenc_jax.runtime.errors import DataError
-from posenc_jax.runtime.hub import fetched
+from posenc_jax.runtime.hub import connected
 
 BLOCK = 1 << 24  # bytes of text per block of byte tokens
 
@@ -232,7 +232,8 @@ def _of_hub(name: str) -> Path:
         f"data.tokenizer: there is no file or folder {name!r}, and no tokenizer of that name from "
         "the Hugging Face Hub"
     )
-    return Path(fetched(what, lambda: hf_hub_download(name, "tokenizer.json")))
+    with connected(what):
+        return Path(hf_hub_download(name, "tokenizer.json"))
 
 
 def decode_utf8(text: bytes, name: str, start: int = 0) -> str:

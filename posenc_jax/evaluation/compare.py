@@ -167,7 +167,7 @@ def compare(
 
 def _called(selection: Selection, name: str) -> str:
     _, methods, length = selection
-    return "@".join(filter(None, (name, ",".join(methods), length and str(length))))
+    return "@".join(filter(None, (name, ",".join(methods), str(length or ""))))
 
 
 def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[Row]:

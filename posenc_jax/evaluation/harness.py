@@ -246,7 +246,7 @@ def evaluate(
         raise ConfigError(f"{place} has no task {', '.join(unknown)}")
     # The pool of processes that resamples otherwise would fork the threads of jax.
     os.environ["DISABLE_MULTIPROC"] = "1"
-    with connected(f"cannot load the data of {', '.join(tasks)}"):
+    with connected(f"cannot load the data of {', '.join(tasks)}", ConnectionError):
         results = evaluator.simple_evaluate(
             model=model,
             tasks=list(tasks),

@@ -25,12 +25,12 @@ def over(row: dict) -> Units:
     return Units(row["units"], row["unit"])
 
 
-def table(cells: Sequence[Measured], rows: Sequence[dict]) -> str:
-    """Tables of all protocols in an evaluation, with lengths or parts as columns.
+def table(cells: Sequence[Measured], rows: Sequence[dict], only: str = "") -> str:
+    """Tables of all protocols in an evaluation, or of one, with lengths or parts as columns.
 
     Each cell has a row of curves.csv.
     """
-    pairs = list(zip(rows, cells, strict=True))
+    pairs = [pair for pair in zip(rows, cells, strict=True) if only in ("", pair[0]["protocol"])]
     blocks: list[str] = []
     for step in dict.fromkeys(row["step"] for row in rows):
         for protocol in protocols.shown():

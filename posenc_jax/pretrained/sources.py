@@ -14,7 +14,7 @@ from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data import tokenizer
 from posenc_jax.pretrained import families
 from posenc_jax.runtime.errors import ConfigError, DataError
-from posenc_jax.runtime.hub import fetched
+from posenc_jax.runtime.hub import connected
 
 
 class Source(NamedTuple):
@@ -58,7 +58,8 @@ def _of_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     what = f"there is no folder {name!r}, and no model of that name from the Hugging Face Hub"
-    return Path(fetched(what, lambda: snapshot_download(name, allow_patterns=PATTERNS)))
+    with connected(what):
+        return Path(snapshot_download(name, allow_patterns=PATTERNS))
 
 
 def _folder(folder: Path) -> Source:

@@ -89,11 +89,12 @@ class Scheduler:
                 stopping.append("--minutes")
             if stopping and not stop_sent:
                 stop_sent = True
-                for progress, task in self.running.values():
+                for progress, _ in self.running.values():
                     progress.state = "stopping"
-                    task.stop()
                 show(self)
                 say(f"stopping by {stopping[0]}: running jobs save first")
+                for _, task in self.running.values():
+                    task.stop()
             if not stopping:
                 self._start()
                 self.launcher.launch()

@@ -9,7 +9,7 @@ from typing import Any
 from posenc_jax.data.sources import Document, _files
 from posenc_jax.fields import default
 from posenc_jax.runtime.errors import ConfigError, DataError
-from posenc_jax.runtime.hub import fetched
+from posenc_jax.runtime.hub import connected
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,8 @@ def _rows(source: Hub, split: str) -> Any:
         return datasets.load_dataset(place, source.name, split=split, revision=source.revision)
 
     if not folder.exists():
-        return fetched(what, lambda: load(source.path))
+        with connected(what):
+            return load(source.path)
     try:
         return _saved(folder, split) if saved else load(str(folder))
     except Exception as error:  # many types, from a damaged file to a missing split
