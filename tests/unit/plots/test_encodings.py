@@ -46,7 +46,7 @@ def test_windows_chunks_and_full_layers_look_different():
 
 def portraits_of(monkeypatch, **encodings):
     """Portraits of runs that have these encodings, each in a folder of its name."""
-    subjects = {name: SimpleNamespace(plain=one) for name, one in encodings.items()}
+    subjects = {name: SimpleNamespace(plain=one, name=name) for name, one in encodings.items()}
     monkeypatch.setattr(diagnosis, "load_subject", lambda folder: subjects[folder.name])
     return diagnosis.Portraits(DIMS, [Path(name) for name in encodings])
 
