@@ -9,12 +9,12 @@ import numpy as np
 
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
-from posenc_jax.extensions.rotary import turns
 from posenc_jax.pretrained.families import LLAMA_FAMILY, name_in_llama, places
 from posenc_jax.pretrained.sources import SINGLE
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import write_atomically
+from posenc_jax.schemes._rotation import frequencies
 from posenc_jax.schemes.rope import RoPE
 
 FIXED = {  # values of keys without a field of ours
@@ -104,13 +104,12 @@ def _rotary(rope: RoPE) -> dict[str, Any]:
 
     Every extension with fixed numbers is a factor per pair of the frequencies as built.
     """
-    freq, base = np.asarray(rope.inv_freq, np.float64), float(rope.base)
+    freq, base = np.asarray(rope.inv_freq, np.float64), float(str(rope.base))
     pairs, gain, length = len(freq), float(rope.gain), rope.train_length
-    built = turns(rope) * 2 * np.pi / length
-    grown = freq[1] ** -pairs if pairs > 1 else base
-    geometric = np.allclose(freq, grown ** -(np.arange(pairs) / pairs), rtol=1e-6, atol=0)
-    if gain == 1 and geometric:
-        theta = base if np.allclose(freq, built, rtol=1e-6, atol=0) else float(grown)
+    built = frequencies(base, 2 * pairs)
+    grown = freq[-1] ** (-pairs / max(1, pairs - 1))
+    theta = next((t for t in (base, float(f"{grown:.4g}"), grown) if _is_series(freq, t)), None)
+    if gain == 1 and theta is not None:
         settings: dict[str, Any] = {"rope_type": "default"}
         longest = max(1.0, built[-1] / freq[-1]) * length
     else:
@@ -132,6 +131,11 @@ def _rotary(rope: RoPE) -> dict[str, Any]:
         "rope_scaling": scaling,
         "rope_parameters": settings | {"rope_theta": theta},
     }
+
+
+def _is_series(freq: np.ndarray, base: float) -> bool:
+    """True if these float32 are the frequencies of a base."""
+    return np.allclose(freq, frequencies(base, 2 * len(freq)), rtol=2e-7, atol=0)
 
 
 def _arrays(model: Any) -> dict[str, np.ndarray]:

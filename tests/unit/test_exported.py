@@ -43,23 +43,33 @@ def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, fo
 
 
 @pytest.mark.parametrize(
-    ("length", "base", "scale"),
+    ("length", "base", "scale", "size"),
     [
-        (2048, 1e3, 1),
-        (2048, 5e3, 1),
-        (2048, 1e4, 1),
-        (2048, 5e5, 1),
-        (8192, 1e5, 2),
-        (8192, 1e5, 8),
+        (2048, 1e3, 1, 8),
+        (2048, 1e4, 1, 128),
+        (2048, 5e5, 1, 128),
+        (8192, 1e5, 1, 64),  # SmolLM2
+        (4096, 1e6, 1, 128),
+        (2048, 10000.1, 1, 96),
+        (8192, 1e5, 2, 8),
+        (8192, 1e5, 8, 8),
     ],
 )
-def test_a_saved_length_is_read_back_exactly(length, base, scale, make_model, tmp_path):
-    """Frequencies of float32 made 2049 of 2048 and 16383 of 16384."""
-    rope = posenc_jax.build("rope", dataclasses.replace(DIMS, train_length=length), base=base)
+def test_a_saved_base_and_length_are_read_back_exactly(
+    length, base, scale, size, make_model, tmp_path
+):
+    """Frequencies of float32 made 2049 of 2048, and LongRoPE of plain RoPE."""
+    dims = dataclasses.replace(DIMS, train_length=length, head_dim=size)
+    rope = posenc_jax.build("rope", dims, base=base)
     encoding = posenc_jax.extend("yarn", rope, float(scale)) if scale > 1 else rope
-    pretrained.save(make_model(**LLAMA), encoding, tokenizer.Bytes(), tmp_path / "out")
+    model = make_model(**LLAMA, head_dim=size)
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
     facts = pretrained.load(tmp_path / "out").facts
     assert (facts["L"], facts["train_length"]) == (length, scale * length)
+    assert (facts["theta"], facts["rope_type"]) == (base, "longrope" if scale > 1 else "default")
+    encoding = posenc_jax.extend("abf:base=2e6", rope, 1.0)
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "larger")
+    assert pretrained.load(tmp_path / "larger").facts["theta"] == 2e6
 
 
 def test_what_has_no_form_is_refused_with_the_reason(make_model, tmp_path):
