@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def save(
     save_file(arrays, folder / SINGLE, {"format": "pt"})
     written, settings = _tokenizer(encoder, prefix)
     write_atomically(folder / "tokenizer.json", written)
+    shutil.copymode(folder / "tokenizer.json", folder / SINGLE)  # safetensors makes it private
     write_atomically(folder / "tokenizer_config.json", json.dumps(settings, indent=2))
     config = {ours: getattr(model.config, ours) for ours in LLAMA_FAMILY.sizes}
     config |= {

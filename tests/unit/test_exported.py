@@ -72,6 +72,14 @@ def test_a_saved_base_and_length_are_read_back_exactly(
     assert pretrained.load(tmp_path / "larger").facts["theta"] == 2e6
 
 
+def test_every_file_has_the_usual_mode(make_model, tmp_path):
+    rope = posenc_jax.build("rope", DIMS)
+    pretrained.save(make_model(**LLAMA), rope, tokenizer.Bytes(), tmp_path / "out")
+    (tmp_path / "usual").touch()
+    for path in (tmp_path / "out").iterdir():
+        assert path.stat().st_mode == (tmp_path / "usual").stat().st_mode, path
+
+
 def test_what_has_no_form_is_refused_with_the_reason(make_model, tmp_path):
     rope, encoder = posenc_jax.build("rope", DIMS), tokenizer.Bytes()
     for model, encoding, reason in (
