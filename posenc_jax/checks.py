@@ -55,7 +55,10 @@ def _float(value) -> float:
         value = value.item()  # NumPy or JAX scalar
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf
 
 
 def flag(name: str, value) -> bool:

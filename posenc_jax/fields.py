@@ -116,7 +116,7 @@ def mistakes(described: type, values: Mapping[str, Any], prefix: str = "") -> di
         except ValueError as error:
             problems[name] = str(error)
     for name, inner in groups(described):
-        problems |= mistakes(inner, values[name], f"{prefix}{name}.")
+        problems |= mistakes(inner, values.get(name, {}), f"{prefix}{name}.")
     return problems
 
 

@@ -3,9 +3,9 @@
 A resumed run takes it from itself, a run with `init_from` from the run it starts from.
 """
 
-import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from posenc_jax.composition import Part
 from posenc_jax.config import schema
 from posenc_jax.config.schema import Training
 from posenc_jax.fields import fields as described
+from posenc_jax.fields import mistakes
 from posenc_jax.runtime.errors import ConfigError, Stop
+from posenc_jax.runtime.files import read_json
 
 FORMAT = 4  # of config.json and of a checkpoint's card
 TOKENIZER = "tokenizer.json"  # that a run keeps
@@ -32,11 +34,13 @@ Fields = dict[str, Any]  # of a configuration, as recipes and config.json have t
 def saved_config(workdir: Path) -> Training:
     """The configuration of a run; a field that it lacks has its default."""
     refuse_unadopted(workdir)
-    fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
+    fields = read_json(workdir / "config.json")
     missing = {"seed", "train_length", *NEEDED} - set(fields)
     if missing:
         raise ValueError(f"no {', '.join(sorted(missing))}")
     check_format(fields.pop("format", None))
+    if wrong := mistakes(Training, fields):
+        raise ValueError("; ".join(wrong.values()))
     kept, data = workdir / TOKENIZER, fields["data"]
     if kept.is_file() and not _is_here(data.get("tokenizer", "bytes")):
         fields["data"] = data | {"tokenizer": str(kept)}
@@ -56,9 +60,10 @@ def existing_config(workdir: Path) -> Training | None:
 
 def refuse_unadopted(place: str | Path) -> None:
     """Refuse a pretrained model where a run is needed, with the command that adopts it."""
-    path = Path(place)
-    holds = path.is_dir() and any(path.glob("*.safetensors")) and (path / "config.json").exists()
-    if holds or (path.is_file() and path.suffix == ".gguf"):
+    path, other = Path(place), False
+    with suppress(OSError, ValueError, TypeError):
+        other = "model_type" in read_json(path / "config.json")
+    if other or (path.is_file() and path.suffix == ".gguf"):
         raise ConfigError(
             f"{place} is a pretrained model, not a run; adopt it first: python scripts/adopt.py "
             f"{place} --workdir=RUN"

@@ -20,7 +20,7 @@ from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.tokenizer import Encoder
 from posenc_jax.runtime.backend import cache_home
 from posenc_jax.runtime.errors import DataError
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import read_json, write_atomically
 
 SPLITS = ("train", "valid", "choose")
 CARD, TOKENIZER = "corpus.json", "tokenizer.json"  # the latter only beside prepared tokens
@@ -199,7 +199,7 @@ def load(
 def card_of(folder: Path) -> dict | None:
     """Read corpus.json, which is written last; None if the corpus is incomplete."""
     try:
-        return json.loads((folder / CARD).read_text(encoding="utf-8"))
+        return read_json(folder / CARD)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
 

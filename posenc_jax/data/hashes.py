@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from posenc_jax.runtime.errors import Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import read_json, write_atomically
 
 HASHES_FILE = "hashes.json"  # in the cache folder: size, times, inode and hash of each file
 SETTLED_SECONDS = 2.0  # seconds within which a file may change again without a new time
@@ -22,7 +22,7 @@ class Hashes:
         self.path = cache / HASHES_FILE
         self.known: dict[str, list] = {}
         with suppress(OSError, ValueError):
-            self.known = json.loads(self.path.read_text(encoding="utf-8"))
+            self.known = read_json(self.path)
         self.new = False
 
     def of(self, path: Path) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -192,7 +193,7 @@ def _choices(folders: Iterable[Path]) -> tuple[Frame, list[str]]:
     """Rates tried by tuned sweeps, read from their folders, and notes on damaged tables of them."""
     rows: list[dict] = []
     notes: list[str] = []
-    for folder in map(Path.resolve, folders):
+    for folder in map(Path, map(os.path.realpath, folders)):  # a loop of links has none
         try:
             choices = rates.read_choices(folder)
         except Stop as error:

@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 
 from posenc_jax.runtime.errors import Stop
-from posenc_jax.runtime.files import REMEDY, write_atomically
+from posenc_jax.runtime.files import REMEDY, parse_json, write_atomically
 from posenc_jax.runtime.terminal import warn
 
 
@@ -73,7 +73,7 @@ def _step_of(line: str) -> int | None:
 
 
 def _record_of(line: str) -> dict:
-    record = json.loads(line)
+    record = parse_json(line)
     if not isinstance(record, dict):
         raise ValueError(f"not an object: {line[:60]}")
     if type(record.get("step")) is not int or record["step"] < 0:

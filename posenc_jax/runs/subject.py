@@ -1,7 +1,6 @@
 """Load a run: for evaluations, plots, notebooks, scripts, and the runs that start from it."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ from posenc_jax.runs.workdir import (
     refuse_edited,
 )
 from posenc_jax.runtime.errors import Damaged, DataError, OtherConfig, Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import read_json, write_atomically
 from posenc_jax.runtime.terminal import printable
 
 TRIES = 20  # attempts to read a run that saves and removes checkpoints
@@ -230,7 +229,7 @@ def run_config(workdir: Path) -> Training:
     for step in reversed(steps_of(workdir)):
         path = workdir / "checkpoints" / str(step) / "card" / "metadata"
         with suppress(OSError, ValueError, KeyError, TypeError):
-            refuse_edited(json.loads(path.read_text(encoding="utf-8")), config, workdir)
+            refuse_edited(read_json(path), config, workdir)
             break
     return config
 

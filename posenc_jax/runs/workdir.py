@@ -24,7 +24,7 @@ from posenc_jax.runtime.errors import (
     Stop,
     code_of,
 )
-from posenc_jax.runtime.files import locked, write_atomically
+from posenc_jax.runtime.files import locked, read_json, write_atomically
 from posenc_jax.runtime.terminal import counted, printable, say, warn
 
 # Types of the optional fields of status.json.
@@ -180,7 +180,7 @@ class Workdir:
     def read_status(self) -> dict:
         path = self / "status.json"
         try:
-            status = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            status = read_json(path) if path.exists() else {}
         except ValueError as error:
             raise Stop(f"{path} is damaged: {error}") from error
         if not isinstance(status, dict):

@@ -3,6 +3,7 @@
 import csv
 import fcntl
 import io
+import json
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.runtime.errors import Busy, Stop
+from posenc_jax.runtime.errors import Busy, DataError, Stop
 
 NO_FILE = "it is a folder, device or pipe; only regular files are replaced"
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # beginnings of cells that a spreadsheet computes
@@ -66,6 +67,30 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def inert(cell: Any) -> Any:
     """A cell of a CSV file: a text that spreadsheet programs would compute begins with a quote."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith((*COMPUTED, "'")) else cell
+
+
+def read_json(path: Path) -> Any:
+    return parse_json(path.read_text(encoding="utf-8"))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text, or a ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """A DataError for any error of a library that reads a file; a panic of Rust is no Exception."""
+    try:
+        yield
+    except (Stop, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"cannot read {path}: {reason}") from error
 
 
 @contextmanager

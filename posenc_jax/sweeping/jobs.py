@@ -181,7 +181,8 @@ def jobs_of(
         name = name_of({field: v for field, v in grid_job.items() if field not in prefixed})
         if name in jobs:
             raise ConfigError(f"two jobs of the grid have the name {name!r}")
-        group = {} if os.environ.get("WANDB_RUN_GROUP") else {"wandb.group": workdir.resolve().name}
+        sweep_name = os.path.basename(os.path.realpath(workdir))
+        group = {} if os.environ.get("WANDB_RUN_GROUP") else {"wandb.group": sweep_name}
         shared = group | dict(sweep.get("fields", {}))
         merged = tuple((shared | fields | dict(extra)).items())
         jobs[name] = Job(name, workdir / name, _recipe(str(recipe)), merged, evaluation)

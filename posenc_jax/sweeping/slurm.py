@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from posenc_jax.runtime.errors import AGAIN, IO, ConfigError, Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import read_json, write_atomically
 
 LOST = -int(signal.SIGKILL)  # code of a job that left the queue without an exit code
 ASK_EVERY = 5.0  # seconds between calls of squeue
@@ -120,7 +120,7 @@ class SlurmTask:
             return False
         saved: dict[str, Any] = {}
         with suppress(OSError, ValueError):
-            saved = json.loads(self.number.read_text(encoding="utf-8"))
+            saved = read_json(self.number)
         if saved.get("command") == self.command:
             if not self.queue.refresh():  # a second job would run it twice
                 raise OSError("squeue does not answer, and an earlier job may be in the queue")

@@ -60,6 +60,13 @@ def test_export_takes_a_step_and_replaces_files_only_with_overwrite(run, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
 
 
+def test_a_run_that_holds_its_exported_weights_is_still_a_run(run):
+    inside = run / "weights.safetensors"
+    script("export.py", run, f"--out={inside}")
+    assert posenc_jax.load_run(run).config.steps == 12
+    inside.unlink()
+
+
 def test_an_export_that_cannot_work_is_refused(run, tmp_path):
     out = tmp_path / "weights.safetensors"
     with pytest.raises(Stop, match="none is not the workdir of a run: it has no config.json"):

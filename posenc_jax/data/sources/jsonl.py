@@ -1,13 +1,13 @@
 """Files of JSON lines, each line a document."""
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from posenc_jax.data.sources import Document, _files
 from posenc_jax.runtime.errors import DataError
+from posenc_jax.runtime.files import parse_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class JsonLines(_files.Rows):
 
 def _row(place: str, line: bytes) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError as error:
         raise DataError(f"{place}: not JSON: {error}") from error
     return row if isinstance(row, dict) else {type(row).__name__: row}

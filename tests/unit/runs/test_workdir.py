@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+from damage import DEEP, changed
 from evaluated import make_run
 
 from configs import base
@@ -146,3 +147,26 @@ def test_bad_metrics_become_a_note_in_the_report(tmp_path):
     found = read_runs([tmp_path])
     assert any("rope-s1/metrics.jsonl is damaged: line 4: " in note for note in found.notes)
     assert len(found.runs) == 2 and all(run.cells for run in found.runs)
+
+
+def test_a_damaged_configuration_is_named_and_the_other_runs_are_reported(tmp_path):
+    folders = [
+        make_run(tmp_path / f"rope-s{seed}", "rope", seed, evaluated=False) for seed in (0, 1)
+    ]
+    path = folders[1] / "config.json"
+    config, skipped = json.loads(path.read_text()), 0
+    for content in [DEEP, "9" * 5000, *map(json.dumps, list(changed(config))[::3])]:
+        path.write_text(content)
+        found = read_runs(folders)
+        assert found.runs[0].name == "rope-s0"
+        notes = [note for note in found.notes if note.startswith("skipped: rope-s1: ")]
+        assert all("config.json as a run's: " in note for note in notes)
+        skipped += len(notes)
+    assert skipped > 50
+
+
+def test_a_loop_of_links_is_no_run(tmp_path):
+    for one, other in (("a", "b"), ("b", "a")):
+        (tmp_path / one).symlink_to(tmp_path / other)
+    with pytest.raises(DataError, match="a is not a folder of a run or a sweep"):
+        read_runs([tmp_path / "a"])
