@@ -4,14 +4,14 @@ DEEP = "[" * 100_000 + "]" * 100_000
 OTHERS = [None, True, 0, -1, 1.5, 10**30, 10**400, float("nan"), "", "8", [], [[1]], {}, {"a": 1}]
 
 
-def changed(tree):
+def variations(tree):
     """Copies of a JSON value with one place of it changed or missing."""
     for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
         lacking = tree.copy()
         del lacking[key]
         yield lacking
         inner = tree[key]
-        for one in [*OTHERS, *(changed(inner) if isinstance(inner, dict | list) else [])]:
+        for one in [*OTHERS, *(variations(inner) if isinstance(inner, dict | list) else [])]:
             other = tree.copy()
             other[key] = one
             yield other

@@ -14,7 +14,9 @@ import numpy as np
 
 from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data.sources import Document
+from posenc_jax.fields import whole
 from posenc_jax.runtime.errors import DataError
+from posenc_jax.runtime.files import reading
 from posenc_jax.runtime.hub import connected
 
 BLOCK = 1 << 24  # bytes of text per block of byte tokens
@@ -65,13 +67,18 @@ class Learned:
     def __init__(self, path: Path, name: str = "", read: Any = None):
         """`read` is the tokenizer of a file of another kind."""
         self.name, self.file = name or str(path), str(path)
-        self.tokenizer = _load(path) if read is None else read
-        # A published file may set truncation or padding; here the whole text is needed.
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
-        self.vocab = 1 + max(self.tokenizer.get_vocab().values())  # ids may have gaps
-        self.hash = hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
-        self.widths = token_widths(self.tokenizer, self.vocab)  # [V]; None: not known
+        if (path / "tokenizer.json").is_file():
+            path = path / "tokenizer.json"
+        with reading(path):
+            self.tokenizer = _load(path) if read is None else read
+            # A published file may set truncation or padding; here the whole text is needed.
+            self.tokenizer.no_truncation()
+            self.tokenizer.no_padding()
+            # Ids may have gaps.
+            self.vocab = 1 + max(self.tokenizer.get_vocab().values(), default=-1)
+            whole(1, 2**24)("its number of tokens", self.vocab)
+            self.hash = hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
+            self.widths = token_widths(self.tokenizer, self.vocab)  # [V]; None: not known
 
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Tokens of a text and the bytes of text of each, which sum to its length."""
@@ -282,23 +289,16 @@ def _package():
 
 def _load(path: Path):
     tokenizers = _package()
-    try:
-        if (path / "tokenizer.json").is_file():
-            path = path / "tokenizer.json"
-        if path.is_dir():
-            vocab, merges = path / "vocab.json", path / "merges.txt"
-            for file in (vocab, merges):
-                if not file.is_file():
-                    raise DataError(
-                        f"data.tokenizer: the folder {path} has neither {file.name} nor a "
-                        "tokenizer.json"
-                    )
-            return _byte_level(tokenizers.models.BPE.from_file(str(vocab), str(merges)))
-        return tokenizers.Tokenizer.from_file(str(path))
-    except DataError:
-        raise
-    except Exception as error:  # the library raises plain Exception
-        raise DataError(f"data.tokenizer: cannot read {path}: {error}") from error
+    if path.is_dir():
+        vocab, merges = path / "vocab.json", path / "merges.txt"
+        for file in (vocab, merges):
+            if not file.is_file():
+                raise DataError(
+                    f"data.tokenizer: the folder {path} has neither {file.name} nor a "
+                    "tokenizer.json"
+                )
+        return _byte_level(tokenizers.models.BPE.from_file(str(vocab), str(merges)))
+    return tokenizers.Tokenizer.from_file(str(path))
 
 
 def _byte_level(model):

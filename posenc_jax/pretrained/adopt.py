@@ -102,9 +102,7 @@ def read(source: str | Path, train_length: int | None = None, dtype: str | None 
     found = sources.read_source(source)
     try:
         family = families.family_of(found.config)
-        settings, problems = families.settings_of(found.config, family)
-        if problems:
-            raise ConfigError(_listed(source, problems))
+        settings = families.settings_of(found.config, family)
         position = family.position(settings)
         config = _config(found, family, settings, position, train_length)
     except ValueError as error:
@@ -115,7 +113,7 @@ def read(source: str | Path, train_length: int | None = None, dtype: str | None 
     dtype = dtype or ("bfloat16" if dtypes <= {"bfloat16"} else "float32")
     model = dataclasses.replace(config.model, dtype=dtype)
     config = dataclasses.replace(config, model=model)
-    facts = _facts(source, found, settings, position, config, dtypes)
+    facts = _facts(source, found, position, config, dtypes)
     return Adopted(config, params, found.tokenizer, facts)
 
 
@@ -134,6 +132,9 @@ def _config(
             "the model"
         )
     length, original = _lengths(position, train_length)
+    tables = [read() for name, read in found.arrays.items() if name.endswith("wpe.weight")]
+    if any(len(table) != original for table in tables):  # before one of that length is made
+        raise ValueError(f"its table of positions has not {original} rows")
     fields = schema.training().to_dict()
     fields["model"] |= model | dict(family.options)
     fields["encoding"] |= encoding_defaults(position.encoding) | position.encoding
@@ -269,16 +270,16 @@ def _listed(source: str | Path, problems: list[str]) -> str:
 def _facts(
     source: str | Path,
     found: Source,
-    settings: Mapping[str, Any],
     position: Position,
     config: Training,
     dtypes: set[str],
 ) -> dict[str, Any]:
     """Facts to compare with the model card; a misread checkpoint shows here."""
     rope = position.rope
-    facts: dict[str, Any] = {"source": str(source), "model_type": settings["model_type"]}
+    facts: dict[str, Any] = {"source": str(source), "model_type": found.config["model_type"]}
     if rope is not None:
         facts |= {"theta": rope.base, "rope_type": rope.kind, "factor": rope.factor}
+        facts |= {name: position.encoding.get(name) for name in ("fraction", "window", "pattern")}
     facts |= {
         "L": original_length(config),
         "train_length": config.train_length,

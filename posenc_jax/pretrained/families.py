@@ -5,7 +5,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax.pretrained.rope import Rope, rope_of
+from models import Config
+from posenc_jax import fields
+from posenc_jax.checks import FARTHEST
+from posenc_jax.fields import Rule, above_zero, one_of, true_or_false
+from posenc_jax.pretrained.reading import (
+    REQUIRED,
+    Key,
+    an_object,
+    each,
+    only,
+    optional,
+    read,
+    text,
+)
+from posenc_jax.pretrained.rope import BASE, Rope, rope_of
 
 Split = Callable[[np.ndarray, int], list[np.ndarray]]  # rows of a weight and the number of heads
 
@@ -171,7 +185,7 @@ IGNORED = (
     ".rotary_emb.inv_freq",
 )
 
-Settings = Mapping[str, Any]  # config.json with the family's defaults
+Settings = Mapping[str, Any]  # the values of the keys that a family reads
 
 
 class Position(NamedTuple):
@@ -183,53 +197,72 @@ class Position(NamedTuple):
 
 
 class Family(NamedTuple):
+    """A family reads the keys of `sizes`, `usual` and `only`; any other key is ignored."""
+
     names: Mapping[str, Row]
     sizes: Mapping[str, str]  # fields of our model: keys of config.json
     options: Mapping[str, Any]  # further fields of our model
     position: Callable[[Settings], Position]
     usual: Mapping[str, Any]  # values of keys that config.json may leave out
     only: Mapping[str, Sequence[Any]] = {}  # the values of keys that have a form here
-    older: Mapping[str, str] = {}  # keys of old files: what they are called now
+    also: Mapping[str, str] = {}  # second names of keys
+
+
+LENGTH = fields.whole(1, FARTHEST)
+# Rules of the keys that are no size of our model.
+RULES = {
+    "max_position_embeddings": LENGTH,
+    "n_positions": LENGTH,
+    "seq_length": LENGTH,
+    "max_seq_len": LENGTH,
+    "rope_theta": BASE,
+    "rotary_emb_base": BASE,
+    "rotary_pct": above_zero(0, 1),
+    "rope_parameters": an_object,
+    "rope_scaling": an_object,
+    "sliding_window": optional(LENGTH),
+    "use_sliding_window": true_or_false,
+    "max_window_layers": fields.whole(0),
+    "layer_types": each(one_of("full_attention", "sliding_attention")),
+    "no_rope_layers": each(only(0, 1)),
+    "no_rope_layer_interval": fields.whole(1),
+    "expansion_ratio": fields.whole(1, 2**10),
+    "attn_config": an_object,
+    "attn_config.alibi_bias_max": above_zero(1e-6, 1e6),
+}
 
 
 def rotary(settings: Settings) -> Position:
     """RoPE in every layer, or `hybrid` where some layers have a window or no rotation."""
-    found = rope_of(settings, settings["default_theta"])
-    longest, rotated = settings.get("max_position_embeddings"), _rotated_layers(settings)
-    kinds, window = _kinds(settings), settings.get("sliding_window")
-    if all(rotated) and "local" not in kinds:
+    found, longest = rope_of(settings), settings["max_position_embeddings"]
+    layers, interval = range(settings["num_hidden_layers"]), settings.get("no_rope_layer_interval")
+    usual = [not interval or (layer + 1) % interval != 0 for layer in layers]
+    rotated = _of_layers(settings, "no_rope_layers") or usual
+    windowed, window = [False for _ in layers], settings.get("sliding_window")
+    if window is not None and settings.get("use_sliding_window", True):
+        first = settings.get("max_window_layers", 0)
+        usual = [layer >= first and (not interval or not rotated[layer]) for layer in layers]
+        stated = _of_layers(settings, "layer_types")
+        windowed = [kind == "sliding_attention" for kind in stated] or usual
+    if all(rotated) and not any(windowed):
         encoding = {"name": "rope", "base": found.base, "fraction": found.fraction}
         return Position(encoding, longest, found)
-    if found.fraction != 1 or ("local" in kinds and not all(rotated)):
-        raise ValueError(
-            "layers without rotation beside windows, or either of them beside a partial rotary "
-            "factor, are not supported"
-        )
+    if not all(rotated) and any(windowed):
+        raise ValueError("layers without rotation beside windows are not supported")
     if not all(rotated):
-        kinds, window = ["local" if one else "global" for one in rotated], 0
+        windowed, window = rotated, 0
+    kinds = ["local" if one else "global" for one in windowed]
     options = {"window": window, "global_rope": all(rotated) and "global" in kinds}
     encoding = {"name": "hybrid", "base": found.base, "pattern": _period(kinds)} | options
     return Position(encoding, longest, found)
 
 
-def _rotated_layers(settings: Settings) -> list[bool]:
-    layers, each = settings["num_hidden_layers"], settings.get("no_rope_layer_interval")
-    stated = settings.get("no_rope_layers")  # 1: rotated
-    if stated is not None:
-        return [bool(one) for one in stated[:layers]]
-    return [not each or (layer + 1) % each != 0 for layer in range(layers)]
-
-
-def _kinds(settings: Settings) -> list[str]:
-    """Which layers have a window, local ones: those stated, or those from max_window_layers on."""
-    layers = settings["num_hidden_layers"]
-    if settings.get("sliding_window") is None or not settings.get("use_sliding_window", True):
-        return ["global"] * layers
-    stated, first = settings.get("layer_types"), settings.get("max_window_layers", 0)
-    windowed = [layer >= first for layer in range(layers)]
-    if stated is not None:
-        windowed = [kind == "sliding_attention" for kind in stated]
-    return ["local" if one else "global" for one in windowed]
+def _of_layers(settings: Settings, key: str) -> list[Any]:
+    """What a list states of each layer; empty: nothing."""
+    stated, layers = settings.get(key), settings["num_hidden_layers"]
+    if stated is not None and len(stated) < layers:
+        raise ValueError(f"{key} has {len(stated)} entries for {layers} layers")
+    return (stated or [])[:layers]
 
 
 def _period(kinds: Sequence[str]) -> str:
@@ -244,12 +277,12 @@ def learned(settings: Settings) -> Position:
 
 
 def alibi_of_bloom(settings: Settings) -> Position:
-    return Position({"name": "alibi"}, settings.get("seq_length"))
+    return Position({"name": "alibi"}, settings["seq_length"])
 
 
 def alibi_of_mpt(settings: Settings) -> Position:
     """Slopes 2^-(m i / P), i = 1 .. P of the next higher power P of two, even i first."""
-    heads, most = settings["n_heads"], settings["attn_config"].get("alibi_bias_max", 8)
+    heads, most = settings["n_heads"], settings["attn_config.alibi_bias_max"]
     power = 1 << (heads - 1).bit_length()
     slopes = 2.0 ** (-most * np.arange(1, power + 1) / power)
     if power != heads:
@@ -271,44 +304,57 @@ LLAMA_SIZES = USUAL_SIZES | {
     "norm_eps": "rms_norm_eps",
 }
 LLAMA_OPTIONS = {"norm": "rms", "activation": "swiglu"}
-LLAMA_USUAL = {
+LENGTH_USUAL = {"max_position_embeddings": None, "rope_parameters": None, "rope_scaling": None}
+LLAMA_USUAL = LENGTH_USUAL | {
     "num_key_value_heads": None,
     "head_dim": None,
     "rms_norm_eps": 1e-6,
     "tie_word_embeddings": False,
-    "default_theta": 1e4,
+    "rope_theta": 1e4,
 }
 LAYER_USUAL = {"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5}
 LAYER_OPTIONS = {"norm": "layer", "activation": "gelu_erf", "biases": "all"}
-UNBIASED: Mapping[str, Sequence[Any]] = {
-    "hidden_act": ["silu"],
-    "attention_bias": [False],
-    "mlp_bias": [False],
-}
+SILU: Mapping[str, Sequence[Any]] = {"hidden_act": ["silu"]}
+UNBIASED = SILU | {"attention_bias": [False]}
 
-LLAMA_FAMILY = Family(LLAMA, LLAMA_SIZES, LLAMA_OPTIONS, rotary, LLAMA_USUAL, UNBIASED)
-MISTRAL_USUAL = LLAMA_USUAL | {"num_key_value_heads": 8, "sliding_window": 4096}
-QWEN_USUAL = LLAMA_USUAL | {
+LLAMA_FAMILY = Family(
+    LLAMA, LLAMA_SIZES, LLAMA_OPTIONS, rotary, LLAMA_USUAL, UNBIASED | {"mlp_bias": [False]}
+)
+WINDOWS_USUAL = LLAMA_USUAL | {
     "use_sliding_window": False,
     "sliding_window": 4096,
-    "max_window_layers": 28,
+    "layer_types": None,
 }
-SMOLLM3_USUAL = LLAMA_USUAL | {
-    "tie_word_embeddings": True,
-    "default_theta": 2e6,
-    "no_rope_layer_interval": 4,
-    "use_sliding_window": False,
-}
+QWEN_USUAL = WINDOWS_USUAL | {"max_window_layers": 28}
+QWEN2_FAMILY = LLAMA_FAMILY._replace(
+    options=LLAMA_OPTIONS | {"biases": "qkv"},
+    usual=QWEN_USUAL,
+    only=SILU,
+)
+MPT_MLP = "expansion_ratio * d_model"
 FAMILIES = {
     "llama": LLAMA_FAMILY,
-    "mistral": LLAMA_FAMILY._replace(usual=MISTRAL_USUAL),
-    "qwen2": LLAMA_FAMILY._replace(usual=QWEN_USUAL, options=LLAMA_OPTIONS | {"biases": "qkv"}),
-    "qwen3": LLAMA_FAMILY._replace(
+    "mistral": LLAMA_FAMILY._replace(
+        usual=LLAMA_USUAL | {"num_key_value_heads": 8, "sliding_window": 4096},
+        only=SILU,
+    ),
+    "qwen2": QWEN2_FAMILY,
+    "qwen3": QWEN2_FAMILY._replace(
         names=QWEN3,
         usual=QWEN_USUAL | {"head_dim": 128},
         options=LLAMA_OPTIONS | {"qk_norm": True},
+        only=UNBIASED,
     ),
-    "smollm3": LLAMA_FAMILY._replace(usual=SMOLLM3_USUAL),
+    "smollm3": LLAMA_FAMILY._replace(
+        usual=WINDOWS_USUAL
+        | {
+            "tie_word_embeddings": True,
+            "rope_theta": 2e6,
+            "sliding_window": None,
+            "no_rope_layers": None,
+            "no_rope_layer_interval": 4,
+        },
+    ),
     "gpt_neox": Family(
         GPT_NEOX,
         USUAL_SIZES
@@ -319,12 +365,13 @@ FAMILIES = {
         },
         LAYER_OPTIONS,
         rotary,
-        {
+        LENGTH_USUAL
+        | {
             "layer_norm_eps": 1e-5,
             "tie_word_embeddings": False,
             "use_parallel_residual": True,
             "rotary_pct": 0.25,
-            "default_theta": 1e4,
+            "rotary_emb_base": 1e4,
         },
         {"hidden_act": ["gelu"], "attention_bias": [True]},
     ),
@@ -347,13 +394,19 @@ FAMILIES = {
             "scale_attn_by_inverse_layer_idx": [False],
             "add_cross_attention": [False],
         },
+        {
+            "hidden_size": "n_embd",
+            "max_position_embeddings": "n_positions",
+            "num_attention_heads": "n_head",
+            "num_hidden_layers": "n_layer",
+        },
     ),
     "bloom": Family(
         BLOOM,
         USUAL_SIZES | {"layers": "n_layer", "heads": "n_head", "norm_eps": "layer_norm_epsilon"},
         LAYER_OPTIONS | {"activation": "gelu", "embed_norm": True},
         alibi_of_bloom,
-        LAYER_USUAL,
+        LAYER_USUAL | {"seq_length": None},
         {"apply_residual_connection_post_layernorm": [False]},
         {
             "n_embed": "hidden_size",
@@ -368,12 +421,19 @@ FAMILIES = {
             "layers": "n_layers",
             "width": "d_model",
             "heads": "n_heads",
-            "mlp_width": "mlp_width",
+            "mlp_width": MPT_MLP,
             "norm_eps": "layer_norm_epsilon",
         },
         {"norm": "layer_without_bias", "activation": "gelu_erf"},
         alibi_of_mpt,
-        LAYER_USUAL | {"expansion_ratio": 4, "max_seq_len": 2048, "attn_config": {}},
+        LAYER_USUAL
+        | {
+            "expansion_ratio": 4,
+            MPT_MLP: None,
+            "max_seq_len": 2048,
+            "attn_config": None,
+            "attn_config.alibi_bias_max": 8,
+        },
         {
             "no_bias": [True],
             "logit_scale": [None],
@@ -383,6 +443,11 @@ FAMILIES = {
             "attn_config.softmax_scale": [None],
             "attn_config.qk_ln": [False],
             "attn_config.prefix_lm": [False],
+        },
+        {
+            "hidden_size": "d_model",
+            "num_attention_heads": "n_heads",
+            "num_hidden_layers": "n_layers",
         },
     ),
 }
@@ -399,9 +464,9 @@ LACKING = {
 }
 
 
-def family_of(config: Mapping[str, Any]) -> Family:
+def family_of(config: Any) -> Family:
     """The family of a config.json; a ValueError says what the decoder lacks for it."""
-    kind = config.get("model_type")
+    kind = read("config.json", config, {"model_type": Key(text)})["model_type"]
     lacking = [f"{what} ({key})" for key, what in LACKING.items() if config.get(key)]
     if lacking:
         raise ValueError(f"model_type {kind!r} is not supported: {'; '.join(lacking)}")
@@ -410,18 +475,28 @@ def family_of(config: Mapping[str, Any]) -> Family:
     return FAMILIES[kind]
 
 
-def settings_of(config: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[str]]:
-    """config.json with the family's defaults, and a line for each value without a form here."""
-    older = {new: config[old] for old, new in family.older.items() if old in config}
-    settings = {**family.usual, **older, **config}
+def rules_of(family: Family) -> dict[str, Rule]:
+    """Rules of the keys of a config.json."""
+    ours = {field.name: field.rule for field in fields.fields(Config) if field.rule}
+    values = {name: only(*allowed) for name, allowed in family.only.items()}
+    return RULES | values | {theirs: ours[name] for name, theirs in family.sizes.items()}
+
+
+def settings_of(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """What a config.json states or leaves to the family; a ValueError lists all that is wrong."""
+    stated = dict(config)
+    for second, name in family.also.items():
+        if second in config and config.get(name, config[second]) != config[second]:
+            raise ValueError(f"config.json: {name} and {second}, its other name, differ")
+        if second in config:
+            stated[name] = config[second]
+    for name, inner in config.items():
+        if isinstance(inner, Mapping):
+            stated |= {f"{name}.{key}": value for key, value in inner.items()}
+    usual = dict.fromkeys(family.sizes.values(), REQUIRED) | dict(family.usual)
+    usual |= {name: allowed[0] for name, allowed in family.only.items()}
+    rules = rules_of(family)
+    settings = read("config.json", stated, {n: Key(rules[n], one) for n, one in usual.items()})
     if "expansion_ratio" in settings:
-        settings["mlp_width"] = settings["expansion_ratio"] * settings["d_model"]
-    problems = []
-    for key, allowed in family.only.items():
-        place, _, name = key.rpartition(".")
-        value = (settings.get(place, {}) if place else settings).get(name, allowed[0])
-        if value not in allowed:
-            choices = " or ".join(map(repr, allowed))
-            problems.append(f"config.json: {key} = {value!r} is not supported, only {choices}")
-    missing = [key for key in family.sizes.values() if key not in settings]
-    return settings, problems + [f"config.json: {key} is missing" for key in missing]
+        settings[MPT_MLP] = settings["expansion_ratio"] * settings["d_model"]
+    return settings

@@ -1,8 +1,15 @@
 """The rotary settings of a config.json, in each of the three spellings that the Hub has."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from posenc_jax.checks import FARTHEST, LARGEST, LARGEST_SCALE, LEAST
+from posenc_jax.fields import above_zero, between, true_or_false, whole
+from posenc_jax.pretrained.reading import Key, each, read
+
+BASE = above_zero(LEAST, LARGEST)
+FRACTION = above_zero(0, 1)
 
 
 class Rope(NamedTuple):
@@ -16,52 +23,49 @@ class Rope(NamedTuple):
     extension: dict[str, Any]  # fields of `extension`; empty: none
 
 
-def rope_of(config: Mapping[str, Any], base: float) -> Rope:
-    """`rope_parameters`, or `rope_scaling` beside `rope_theta`; `base` is the family's default.
+def rope_of(settings: Mapping[str, Any]) -> Rope:
+    """`rope_scaling`, or else `rope_parameters`; what neither states is beside them.
 
     A ValueError names settings that have no form here.
     """
-    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    given = settings["rope_scaling"] or settings["rope_parameters"] or {}
+    given = {name: value for name, value in given.items() if value is not None}
     nested = [name for name, value in given.items() if isinstance(value, Mapping)]
     if nested:
         raise ValueError(f"rotary settings per kind of layer are not supported: {nested}")
-    kind = given.get("rope_type") or given.get("type") or "default"
-    theta = _first(given, config, "rope_theta", "rotary_emb_base", default=base)
-    fraction = _first(given, config, "partial_rotary_factor", "rotary_pct", default=1.0)
-    if kind not in _EXTENSIONS:
-        known = ", ".join(_EXTENSIONS)
+    kind = given.get("rope_type", given.get("type", "default"))
+    if not isinstance(kind, str) or kind not in _TYPES:
+        known = ", ".join(_TYPES)
         raise ValueError(f"rope type {kind!r} is not supported; those that are: {known}")
-    longest = config.get("max_position_embeddings")
-    original = config.get("original_max_position_embeddings") or given.get(
-        "original_max_position_embeddings"
-    )
-    factor = given.get("factor")
-    if factor is None:
-        factor = longest / original if longest and original else 1.0
-    try:
-        extension = _EXTENSIONS[kind](given, float(factor))
-    except KeyError as error:
-        raise ValueError(f"rope type {kind!r} needs {error.args[0]}") from error
+    theta = settings.get("rope_theta", settings.get("rotary_emb_base"))
+    keys = {"rope_theta": Key(BASE, theta)}
+    if "rotary_pct" in settings:  # of the family whose heads are rotated in part
+        keys["partial_rotary_factor"] = Key(FRACTION, settings["rotary_pct"])
+    needed, optional, extension_of = _TYPES[kind]
+    keys |= {name: Key(_RULES[name]) for name in needed}
+    keys |= {name: Key(_RULES[name], None) for name in optional}
+    found = read(f"rope type {kind!r}", given, keys)
+    longest, original = settings["max_position_embeddings"], found.get(ORIGINAL)
+    factor = found.get("factor", 1)
+    if factor is None:  # of LongRoPE
+        factor = longest / original if longest and original else 1
+    extension = extension_of(found)
     scaled = {"scale": float(factor)} | extension if extension else {}
-    return Rope(float(theta), float(fraction), kind, float(factor), original, scaled)
+    base, fraction = found["rope_theta"], found.get("partial_rotary_factor", 1)
+    return Rope(float(base), float(fraction), kind, float(factor), original, scaled)
 
 
-def _first(given: Mapping, config: Mapping, *names: str, default: float) -> float:
-    """The first of these that is stated, by the settings themselves or beside them."""
-    stated = (place.get(name) for place in (given, config) for name in names)
-    return next((value for value in stated if value is not None), default)
-
-
-def _default(given: Mapping, factor: float) -> dict[str, Any]:
+def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _linear(given: Mapping, factor: float) -> dict[str, Any]:
+def _linear(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": "pi"}
 
 
-def _dynamic(given: Mapping, factor: float) -> dict[str, Any]:
+def _dynamic(found: Mapping[str, Any]) -> dict[str, Any]:
     """Within L it is plain RoPE; beyond, the extension `dynamic_ntk` if its factor is 1."""
+    factor = found["factor"]
     if factor != 1:
         raise ValueError(
             f"rope type 'dynamic' with factor {factor:g} is not dynamic_ntk, whose factor is 1: "
@@ -70,47 +74,60 @@ def _dynamic(given: Mapping, factor: float) -> dict[str, Any]:
     return {}
 
 
-def _yarn(given: Mapping, factor: float) -> dict[str, Any]:
-    gain, scale, all_dims = (
-        given.get(name) for name in ("attention_factor", "mscale", "mscale_all_dim")
-    )
-    if gain is None and scale and all_dims and factor > 1:
+YARN = ("beta_fast", "beta_slow", "attention_factor", "truncate")
+
+
+def _yarn(found: Mapping[str, Any]) -> dict[str, Any]:
+    factor, scale, all_dims = (found[name] for name in ("factor", "mscale", "mscale_all_dim"))
+    options = {name: found[name] for name in YARN if found[name] is not None}
+    if "attention_factor" not in options and scale and all_dims and factor > 1:
         grown = math.log(factor) / 10
-        gain = (scale * grown + 1) / (all_dims * grown + 1)
-    options = {
-        "beta_fast": given.get("beta_fast"),
-        "beta_slow": given.get("beta_slow"),
-        "truncate": given.get("truncate"),
-        "attention_factor": gain,
-    }
-    numbers = {
-        n: v if isinstance(v, bool) else float(v) for n, v in options.items() if v is not None
-    }
-    return {"name": "yarn"} | numbers
+        options["attention_factor"] = (scale * grown + 1) / (all_dims * grown + 1)
+    return {"name": "yarn"} | options
 
 
-def _llama3(given: Mapping, factor: float) -> dict[str, Any]:
-    low, high = float(given["low_freq_factor"]), float(given["high_freq_factor"])
-    return {"name": "llama3", "low": low, "high": high}
+def _llama3(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": "llama3", "low": found["low_freq_factor"], "high": found["high_freq_factor"]}
 
 
-def _longrope(given: Mapping, factor: float) -> dict[str, Any]:
-    short, long = given["short_factor"], given["long_factor"]
-    if list(short) != list(long):
+def _longrope(found: Mapping[str, Any]) -> dict[str, Any]:
+    if found["short_factor"] != found["long_factor"]:
         raise ValueError(
             "rope type 'longrope' whose short_factor and long_factor differ changes its numbers "
             "with the length read, which is not supported"
         )
-    options = {"lambdas": [float(value) for value in long]}
-    gain = given.get("attention_factor")
+    gain = found["attention_factor"]
+    options = {"lambdas": found["long_factor"]}
     return {"name": "longrope"} | options | ({} if gain is None else {"attention_factor": gain})
 
 
-_EXTENSIONS = {
-    "default": _default,
-    "linear": _linear,
-    "dynamic": _dynamic,
-    "yarn": _yarn,
-    "llama3": _llama3,
-    "longrope": _longrope,
+ORIGINAL = "original_max_position_embeddings"
+NUMBER, FACTORS = between(0, LARGEST_SCALE), each(above_zero(LEAST, LARGEST))
+_RULES = {
+    "factor": above_zero(1, LARGEST_SCALE),
+    ORIGINAL: whole(2, FARTHEST),
+    "attention_factor": NUMBER,
+    "beta_fast": NUMBER,
+    "beta_slow": NUMBER,
+    "mscale": NUMBER,
+    "mscale_all_dim": NUMBER,
+    "truncate": true_or_false,
+    "low_freq_factor": NUMBER,
+    "high_freq_factor": NUMBER,
+    "short_factor": FACTORS,
+    "long_factor": FACTORS,
+}
+Type = tuple[Sequence[str], Sequence[str], Callable[[Mapping[str, Any]], dict[str, Any]]]
+# The keys that a type needs, those that it may have, and their extension.
+_TYPES: Mapping[str, Type] = {
+    "default": ([], [], _plain),
+    "linear": (["factor"], [], _linear),
+    "dynamic": (["factor"], [], _dynamic),
+    "yarn": (["factor"], [ORIGINAL, *YARN, "mscale", "mscale_all_dim"], _yarn),
+    "llama3": (["factor", "low_freq_factor", "high_freq_factor"], [ORIGINAL], _llama3),
+    "longrope": (
+        ["short_factor", "long_factor"],
+        ["factor", ORIGINAL, "attention_factor"],
+        _longrope,
+    ),
 }

@@ -1,7 +1,7 @@
 """Read a pretrained model from a folder of safetensors, a GGUF file or an id of the Hub."""
 
 import hashlib
-import json
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from posenc_jax.checks import may_be_of_hub
+from posenc_jax.checks import LARGEST_SCALE, may_be_of_hub
 from posenc_jax.data import tokenizer
+from posenc_jax.fields import above_zero, true_or_false, whole
 from posenc_jax.pretrained import families
+from posenc_jax.pretrained.reading import REQUIRED, Key, an_object, each, only, read, text
 from posenc_jax.runtime.errors import ConfigError, DataError
+from posenc_jax.runtime.files import read_json, reading
 from posenc_jax.runtime.hub import connected
 
 
@@ -63,32 +66,35 @@ def _of_hub(name: str) -> Path:
 
 
 def _folder(folder: Path) -> Source:
-    config = read_json(folder / "config.json")
+    with reading(folder / "config.json"):
+        config = read_json(folder / "config.json")
     files = _shards(folder)
     encoder = tokenizer.Learned(folder)
     hashed = [folder / "config.json", *files, *sorted(folder.glob("tokenizer*.json"))]
     return Source(config, _arrays(files), encoder, _prefix(folder, encoder), digest_of(hashed))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
-
-
 def _shards(folder: Path) -> list[Path]:
     if (folder / INDEX).exists():
-        names = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
-        paths = [folder / name for name in names]
+        with reading(folder / INDEX):
+            index = read("its index", read_json(folder / INDEX), {"weight_map": Key(an_object)})
+            names = list(index["weight_map"].values())
+            each(_file_name)("weight_map", names)
+        paths = [folder / name for name in sorted(set(names))]
     else:
         single = folder / SINGLE
         paths = [single] if single.exists() else sorted(folder.glob("*.safetensors"))
-    missing = [path.name for path in paths if not path.exists()]
+    missing = sorted({path.name for path in paths} - set(os.listdir(folder)))
     if missing or not paths:
         what = f"of its files {', '.join(missing)} are missing" if missing else "it has none"
         raise DataError(f"{folder}: weights are read from *.safetensors, and {what}")
     return paths
+
+
+def _file_name(name: str, value: Any):
+    text(name, value)
+    if Path(value).name != value or not value.isprintable():
+        raise ValueError(f"{name} must be the name of a file in the folder; got {value!r}")
 
 
 def _arrays(files: list[Path]) -> dict[str, Callable[[], np.ndarray]]:
@@ -103,29 +109,43 @@ def _arrays(files: list[Path]) -> dict[str, Callable[[], np.ndarray]]:
 
 def _opened(path: Path, use: Callable[[Any], Any]) -> Any:
     """Opened anew for each array: an open file keeps every page in memory that was read of it."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, framework="numpy") as opened:
-            return use(opened)
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+    with reading(path), safe_open(path, framework="numpy") as opened:
+        return use(opened)
 
 
 def _prefix(folder: Path, encoder: tokenizer.Learned) -> int | None:
     """`add_bos_token` decides, or what the tokenizer itself puts before a text."""
     path = folder / "tokenizer_config.json"
-    stated = read_json(path) if path.exists() else {}
-    if "add_bos_token" in stated:
-        token = stated.get("bos_token")
-        token = token["content"] if isinstance(token, Mapping) else token
-        return encoder.tokenizer.token_to_id(token) if stated["add_bos_token"] and token else None
-    plain, whole = (encoder.tokenizer.encode("a", add_special_tokens=a).ids for a in (False, True))
-    return whole[0] if whole[:1] != plain[:1] else None
+    with reading(path):
+        file = read_json(path) if path.exists() else {}
+        keys = {"add_bos_token": Key(true_or_false, None), "bos_token": Key(_token, None)}
+        stated = read(path.name, file, keys)
+    begins, token = stated["add_bos_token"], stated["bos_token"]
+    with reading(folder):
+        if begins is not None:
+            content = token["content"] if isinstance(token, Mapping) else token
+            return encoder.tokenizer.token_to_id(content) if begins and content else None
+        encode = encoder.tokenizer.encode
+        plain, whole = (encode("a", add_special_tokens=a).ids for a in (False, True))
+        return whole[0] if whole[:1] != plain[:1] else None
+
+
+def _token(name: str, value: Any):
+    """Rule for a token, alone or in an object."""
+    text(name, value.get("content") if isinstance(value, Mapping) else value)
 
 
 GGUF_KINDS = ("llama", "qwen2", "qwen3")  # architectures, which are model types of the same name
-PRE, ADD_BOS = "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token"
+PRE, ADD_BOS, BOS_ID = (f"tokenizer.ggml.{key}" for key in ("pre", "add_bos_token", "bos_token_id"))
+TOKENS, TYPES, MERGES = (f"tokenizer.ggml.{key}" for key in ("tokens", "token_type", "merges"))
+GGUF_TOKENIZER = {
+    TOKENS: Key(each(text)),
+    TYPES: Key(each(whole(0))),
+    MERGES: Key(each(text)),
+    ADD_BOS: Key(true_or_false, None),
+}
 LLAMA3 = "llama-bpe"  # its words that are tokens are not merged, and BOS is usual
 GGUF_FACTORS = "rope_freqs.weight"  # of Llama 3: what the frequency of each pair is divided by
 CONTROL, USER_DEFINED = 3, 4  # types of tokens that are found before the text is split
@@ -138,18 +158,17 @@ _LLAMA3 = (
 
 def read_gguf(path: Path) -> Source:
     gguf = _gguf_package()
-    try:
-        reader = gguf.GGUFReader(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
-    facts = {name: field.contents() for name, field in reader.fields.items()}
+    with reading(path):
+        reader = _reader(gguf, path)
+        facts = {name: _shortest(field.contents()) for name, field in reader.fields.items()}
+        tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
     kind = facts.get("general.architecture")
-    if kind not in GGUF_KINDS:
+    if not isinstance(kind, str) or kind not in GGUF_KINDS:
         raise ConfigError(
             f"{path}: architecture {kind!r} is not supported; have: {', '.join(GGUF_KINDS)}"
         )
-    tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
     try:
+        encoder, prefix = _gguf_tokenizer(facts, path)
         config = _gguf_config(facts, kind, tensors)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
@@ -161,11 +180,19 @@ def read_gguf(path: Path) -> Source:
     for name, tensor in tensors.items():
         theirs = names.get(name, name)
         heads = paired.get(theirs.removesuffix(".weight").rpartition(".")[2])
-        arrays[theirs] = partial(_gguf_array, gguf, tensor, heads)
-    encoder = _gguf_tokenizer(facts, path)
-    begins = facts.get(ADD_BOS, facts.get(PRE) == LLAMA3)
-    prefix = facts["tokenizer.ggml.bos_token_id"] if begins else None
+        arrays[theirs] = partial(_gguf_array, path, gguf, tensor, heads)
     return Source(config, arrays, encoder, prefix, digest_of([path]))
+
+
+def _reader(gguf: Any, path: Path) -> Any:
+    class Whole(gguf.GGUFReader):  # which reads on behind the end of a file
+        def _get(self, offset, dtype, count=1, **options):
+            found = super()._get(offset, dtype, count, **options)
+            if len(found) < count:
+                raise ValueError("the file ends too early")
+            return found
+
+    return Whole(path)
 
 
 def _gguf_package() -> Any:
@@ -178,57 +205,66 @@ def _gguf_package() -> Any:
     return gguf
 
 
+# Keys of config.json, and what stands for those that a file may lack.
+GGUF_KEYS: Mapping[str, tuple[str, Any]] = {
+    "block_count": ("num_hidden_layers", REQUIRED),
+    "embedding_length": ("hidden_size", REQUIRED),
+    "attention.head_count": ("num_attention_heads", REQUIRED),
+    "attention.head_count_kv": ("num_key_value_heads", None),
+    "attention.key_length": ("head_dim", None),
+    "feed_forward_length": ("intermediate_size", REQUIRED),
+    "attention.layer_norm_rms_epsilon": ("rms_norm_eps", REQUIRED),
+    "context_length": ("max_position_embeddings", None),
+    "rope.freq_base": ("rope_theta", 1e4),
+    "attention.sliding_window": ("sliding_window", None),
+}
+
+
 def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[str, Any]:
     """The settings in the spelling of config.json."""
-
-    def of(name: str, default: Any = None) -> Any:
-        value = facts.get(f"{kind}.{name}", default)
-        return _shortest(value) if isinstance(value, float) else value
-
-    heads, width = of("attention.head_count"), of("embedding_length")
-    size = of("attention.key_length") or width // heads
-    rope = _gguf_rotary(of) | {"partial_rotary_factor": of("rope.dimension_count", size) / size}
+    rules = families.rules_of(families.FAMILIES[kind])
+    own = {name.removeprefix(f"{kind}."): value for name, value in facts.items()}
+    keys = {name: Key(rules[theirs], usual) for name, (theirs, usual) in GGUF_KEYS.items()}
+    found = read(kind, own, keys)
+    config = {theirs: found[name] for name, (theirs, _) in GGUF_KEYS.items()}
+    heads, window = config["num_attention_heads"], config["sliding_window"]
+    size = config["head_dim"] or config["hidden_size"] // heads
+    read(kind, own, {"rope.dimension_count": Key(only(size), size)})
+    rope = _gguf_rotary(own)
     if GGUF_FACTORS in tensors:
         factors = np.asarray(tensors.pop(GGUF_FACTORS).data, np.float64)
-        rope |= _llama3(factors, of("rope.freq_base"))
-    return {
-        "model_type": kind,
-        "num_hidden_layers": of("block_count"),
-        "hidden_size": width,
-        "num_attention_heads": heads,
-        "num_key_value_heads": of("attention.head_count_kv", heads),
+        rope |= _llama3(factors, config["rope_theta"])
+    return config | {
+        # Llama's architecture with windows is Mistral's.
+        "model_type": "mistral" if kind == "llama" and window else kind,
+        "num_key_value_heads": config["num_key_value_heads"] or heads,
         "head_dim": size,
-        "intermediate_size": of("feed_forward_length"),
-        "vocab_size": len(facts["tokenizer.ggml.tokens"]),
-        "rms_norm_eps": of("attention.layer_norm_rms_epsilon"),
-        "max_position_embeddings": of("context_length"),
-        "rope_theta": of("rope.freq_base"),
+        "vocab_size": len(facts[TOKENS]),
         "rope_parameters": rope,
-        "num_local_experts": of("expert_count"),
-        "sliding_window": of("attention.sliding_window"),
-        "use_sliding_window": of("attention.sliding_window") is not None,
+        "num_local_experts": own.get("expert_count"),
+        "use_sliding_window": window is not None,
         "tie_word_embeddings": "output.weight" not in tensors,
     }
 
 
-def _gguf_rotary(of: Callable[..., Any]) -> dict[str, Any]:
+def _gguf_rotary(own: Mapping[str, Any]) -> dict[str, Any]:
     """`rope_parameters` of a file, whose keys of YaRN have other names."""
-    scaling = of("rope.scaling.type", "none")
+    scaling = own.get("rope.scaling.type", "none")
     for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"):
-        if of(f"rope.scaling.{name}") is not None:  # a gain, which converters write with or
+        if f"rope.scaling.{name}" in own:  # a gain, which converters write with or
             raise ValueError(f"rope.scaling.{name} is not supported")  # without YaRN's own in it
-    rope = {
+    return {
         "rope_type": "default" if scaling == "none" else scaling,
-        "factor": of("rope.scaling.factor"),
-        "original_max_position_embeddings": of("rope.scaling.original_context_length"),
-        "beta_fast": of("rope.scaling.yarn_beta_fast"),
-        "beta_slow": of("rope.scaling.yarn_beta_slow"),
+        "factor": own.get("rope.scaling.factor"),
+        "original_max_position_embeddings": own.get("rope.scaling.original_context_length"),
+        "beta_fast": own.get("rope.scaling.yarn_beta_fast"),
+        "beta_slow": own.get("rope.scaling.yarn_beta_slow"),
     }
-    return {name: value for name, value in rope.items() if value is not None}
 
 
 def _llama3(factors: np.ndarray, base: float) -> dict[str, Any]:
     """Llama 3's rule from the divisors of its pairs: those between 1 and the scale tell L."""
+    each(above_zero(1, LARGEST_SCALE))(GGUF_FACTORS, factors.tolist())
     low, high, scale = 1.0, 4.0, float(factors.max())
     theta = base ** -(np.arange(len(factors)) / len(factors))
     between = (factors > 1) & (factors < scale)
@@ -249,9 +285,9 @@ def _llama3(factors: np.ndarray, base: float) -> dict[str, Any]:
     }
 
 
-def _shortest(value: float) -> float:
+def _shortest(value: Any) -> Any:
     """The decimal number that a float32 was written from: 1e-05, not 9.999999747378752e-06."""
-    return float(str(np.float32(value)))
+    return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
 def _gguf_names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
@@ -266,13 +302,14 @@ def _gguf_names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
     }
 
 
-def _gguf_array(gguf: Any, tensor: Any, heads: int | None) -> np.ndarray:
+def _gguf_array(path: Path, gguf: Any, tensor: Any, heads: int | None) -> np.ndarray:
     """An array; with heads, its rows of pairs [H, K/2, 2] become halves [H, 2, K/2]."""
-    rows = _dequantised(gguf, tensor)
-    if heads is None:
-        return rows
-    pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
-    return pairs.swapaxes(1, 2).reshape(rows.shape)
+    with reading(path):
+        rows = _dequantised(gguf, tensor)
+        if heads is None:
+            return rows
+        pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
+        return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def _dequantised(gguf: Any, tensor: Any) -> np.ndarray:
@@ -283,30 +320,37 @@ def _dequantised(gguf: Any, tensor: Any) -> np.ndarray:
     return gguf.dequantize(tensor.data, tensor.tensor_type)
 
 
-def _gguf_tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
-    """The byte-level BPE of a file; its pre-tokenizer follows `tokenizer.ggml.pre`."""
+def _gguf_tokenizer(facts: dict[str, Any], path: Path) -> tuple[tokenizer.Learned, int | None]:
+    """The byte-level BPE of a file, whose pre-tokenizer follows `tokenizer.ggml.pre`, and the
+    token that is put first."""
     import tokenizers
 
     kind, pre = facts.get("tokenizer.ggml.model"), facts.get(PRE)
     splitters = _pre_tokenizers(tokenizers)
-    if kind != "gpt2" or pre not in splitters:
-        raise ConfigError(
-            f"{path}: a tokenizer of kind {kind!r} with pre-tokenizer {pre!r} is not supported; "
+    if kind != "gpt2" or pre not in list(splitters):
+        raise ValueError(
+            f"a tokenizer of kind {kind!r} with pre-tokenizer {pre!r} is not supported; "
             f"those that are: gpt2 with {', '.join(splitters)}"
         )
-    tokens, types = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
-    merges = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    bpe = tokenizers.models.BPE(vocabulary, merges, ignore_merges=pre == LLAMA3)
-    built = tokenizers.Tokenizer(bpe)
-    if pre == "qwen2":
-        built.normalizer = tokenizers.normalizers.NFC()
-    built.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(splitters[pre])
-    built.decoder = tokenizers.decoders.ByteLevel()
-    for kind, add in ((CONTROL, built.add_special_tokens), (USER_DEFINED, built.add_tokens)):
-        chosen = [t for t, one in zip(tokens, types, strict=True) if one == kind]
-        add([tokenizers.AddedToken(t, normalized=False, special=kind == CONTROL) for t in chosen])
-    return tokenizer.Learned(path, read=built)
+    found = read("its tokenizer", facts, GGUF_TOKENIZER)
+    tokens, types = found[TOKENS], found[TYPES]
+    begins = found[ADD_BOS] if found[ADD_BOS] is not None else pre == LLAMA3
+    bos = {BOS_ID: Key(whole(0, len(tokens) - 1))}
+    prefix = read("its tokenizer", facts, bos)[BOS_ID] if begins else None
+    with reading(path):
+        merges = [tuple(merge.split(" ")) for merge in found[MERGES]]
+        vocabulary = {token: number for number, token in enumerate(tokens)}
+        bpe = tokenizers.models.BPE(vocabulary, merges, ignore_merges=pre == LLAMA3)
+        built = tokenizers.Tokenizer(bpe)
+        if pre == "qwen2":
+            built.normalizer = tokenizers.normalizers.NFC()
+        built.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(splitters[pre])
+        built.decoder = tokenizers.decoders.ByteLevel()
+        for kind, add in ((CONTROL, built.add_special_tokens), (USER_DEFINED, built.add_tokens)):
+            chosen = [t for t, one in zip(tokens, types, strict=True) if one == kind]
+            special = kind == CONTROL
+            add([tokenizers.AddedToken(t, normalized=False, special=special) for t in chosen])
+    return tokenizer.Learned(path, read=built), prefix
 
 
 def _pre_tokenizers(tokenizers: Any) -> dict[str, list[Any]]:

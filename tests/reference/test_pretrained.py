@@ -56,6 +56,7 @@ MODELS = {
     ),
     "qwen3": ("Qwen3", QWEN),
     "smollm3": ("SmolLM3", LLAMA | {"num_hidden_layers": 4, "pad_token_id": 0, "head_dim": 10}),
+    "smollm3, all rotated": ("SmolLM3", LLAMA | {"no_rope_layers": [1, 1, 1], "pad_token_id": 0}),
     "gpt_neox": ("GPTNeoX", NEOX),
     "gpt_neox, sequential": ("GPTNeoX", NEOX | {"use_parallel_residual": False}),
     "gpt2": ("GPT2", GPT2),
@@ -143,6 +144,50 @@ def test_a_saved_model_has_the_same_logits_here(case, tmp_path):
     folder = saved(model, tmp_path)
     length = {"train_length": L} if name == "Bloom" else {}
     assert error(ours(folder, **length), logits_of(model)) < 2e-4
+
+
+# Keys of other families, and of some families in the wrong place.
+STRAY = {
+    "sliding_window": 7,
+    "use_sliding_window": True,
+    "max_window_layers": 1,
+    "no_rope_layers": [0, 1, 0],
+    "no_rope_layer_interval": 2,
+    "partial_rotary_factor": 0.5,
+    "rotary_pct": 0.5,
+    "rotary_emb_base": 50.0,
+    "rope_theta": 50.0,
+    "original_max_position_embeddings": 16,
+    "attention_bias": True,
+    "mlp_bias": True,
+    "n_positions": 16,
+    "n_head": 2,
+    "n_layer": 1,
+    "expansion_ratio": 2,
+    "use_parallel_residual": False,
+    "num_key_value_heads": 1,
+}
+READ = {  # of these by each family, beyond what it states
+    "llama": ["rope_theta", "attention_bias", "mlp_bias"],
+    "mistral": ["rope_theta"],
+    "qwen2": ["rope_theta"],
+    "qwen2 with windows": ["rope_theta"],
+    "qwen3": ["rope_theta", "attention_bias"],
+    "smollm3, all rotated": ["rope_theta", "attention_bias", "mlp_bias"],
+    "gpt_neox": ["attention_bias", "use_parallel_residual", "rotary_emb_base", "rotary_pct"],
+    "gpt2": ["n_positions", "n_head", "n_layer"],
+    "bloom": ["n_head", "n_layer"],
+    "mpt": ["expansion_ratio"],
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_a_key_of_another_family_is_ignored_as_there(case, tmp_path):
+    name, fields = MODELS[case]
+    stray = {key: value for key, value in STRAY.items() if key not in READ[case]}
+    model = make(name, stray | fields)
+    length = {"train_length": L} if name == "Bloom" else {}
+    assert error(ours(saved(model, tmp_path), **length), logits_of(model)) < 2e-4
 
 
 @pytest.mark.parametrize("case", ROPE_TYPES)

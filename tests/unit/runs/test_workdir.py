@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 import pytest
-from damage import DEEP, changed
+from damage import DEEP, variations
 from evaluated import make_run
 
 from configs import base
@@ -155,7 +155,7 @@ def test_a_damaged_configuration_is_named_and_the_other_runs_are_reported(tmp_pa
     ]
     path = folders[1] / "config.json"
     config, skipped = json.loads(path.read_text()), 0
-    for content in [DEEP, "9" * 5000, *map(json.dumps, list(changed(config))[::3])]:
+    for content in [DEEP, "9" * 5000, *map(json.dumps, list(variations(config))[::3])]:
         path.write_text(content)
         found = read_runs(folders)
         assert found.runs[0].name == "rope-s0"
