@@ -106,7 +106,7 @@ def read(source: str | Path, train_length: int | None = None, dtype: str | None 
         position = family.position(settings)
         config = _config(found, family, settings, position, train_length)
     except ValueError as error:
-        raise ConfigError(f"{source}: {error}") from error
+        raise ConfigError(f"{source}: {str(error)[:1000]}") from error
     if wrong := building.mistakes(config):
         raise ConfigError(_listed(source, wrong))
     params, dtypes = _filled(source, found, family, config)
@@ -258,7 +258,8 @@ class _Filling:
             layers = range(shape[0]) if path.startswith("model.blocks.") else range(1)
             empty = [layer for layer in layers if (path, layer) not in self.filled]
             if empty:
-                where = f" in layers {', '.join(map(str, empty))}" if len(layers) > 1 else ""
+                shown = ", ".join(map(str, empty[:8])) + (", ..." if len(empty) > 8 else "")
+                where = f" in layers {shown}" if len(layers) > 1 else ""
                 problems.append(f"{path}: nothing in the files sets it{where}")
         return problems
 
@@ -279,7 +280,8 @@ def _facts(
     facts: dict[str, Any] = {"source": str(source), "model_type": found.config["model_type"]}
     if rope is not None:
         facts |= {"theta": rope.base, "rope_type": rope.kind, "factor": rope.factor}
-        facts |= {name: position.encoding.get(name) for name in ("fraction", "window", "pattern")}
+        facts |= {"fraction": rope.fraction}
+        facts |= {name: position.encoding.get(name) for name in ("window", "pattern")}
     facts |= {
         "L": original_length(config),
         "train_length": config.train_length,

@@ -265,10 +265,10 @@ def _of_layers(settings: Settings, key: str) -> list[Any]:
     return (stated or [])[:layers]
 
 
-def _period(kinds: Sequence[str]) -> str:
+def _period(kinds: list[str]) -> str:
     """The shortest pattern that repeats to these layers."""
-    lengths = range(1, len(kinds) + 1)
-    repeating = (n for n in lengths if all(k == kinds[i % n] for i, k in enumerate(kinds)))
+    lengths, layers = range(1, len(kinds) + 1), len(kinds)
+    repeating = (n for n in lengths if (kinds[:n] * (layers // n + 1))[:layers] == kinds)
     return ",".join(kinds[: next(repeating)])
 
 

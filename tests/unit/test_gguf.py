@@ -10,7 +10,7 @@ import posenc_jax
 from posenc_jax import pretrained
 from posenc_jax.data import tokenizer
 from posenc_jax.pretrained.adopt import adopt, read
-from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.errors import ConfigError, DataError, Stop
 
 NAMES = {
     "model.embed_tokens": "token_embd",
@@ -200,6 +200,32 @@ def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, numbers, word, tm
     for text, expected in ((b"\n\n12 a", numbers), (b"cab", word)):
         tokens, _ = encoder.encode(text, "a text")
         assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
+
+
+def test_a_file_that_is_cut_or_lacks_a_key_ends_in_an_error_of_ours(tmp_path):
+    path = write_gguf(tmp_path / "model.gguf")
+    whole, data = path.read_bytes(), gguf.GGUFReader(path).data_offset
+    for end in [*range(0, data, data // 50), *range(data, len(whole), len(whole) // 20)]:
+        path.write_bytes(whole[:end])
+        with pytest.raises(Stop):
+            read(path)
+    path.write_bytes(whole)
+    optional = "general bos_token_id add_bos head_count_kv key_length freq_base dimension_count"
+    for key in gguf.GGUFReader(path).fields:
+        if not key.startswith("GGUF.") and not any(name in key for name in optional.split()):
+            path.write_bytes(whole.replace(key.encode(), key[:-1].encode() + b"X"))
+            with pytest.raises(ConfigError, match=f"{key.split('.', 1)[1]}|tokenizer|no length"):
+                read(path)
+
+
+@pytest.mark.parametrize("merges", [["1 2 3"], ["1"], [" "], ["1 \u2014"], ["1 3"]])
+def test_a_bad_merge_is_an_error_of_the_data(merges, tmp_path, monkeypatch):
+    write_merges = gguf.GGUFWriter.add_token_merges
+    monkeypatch.setattr(
+        gguf.GGUFWriter, "add_token_merges", lambda writer, _: write_merges(writer, merges)
+    )
+    with pytest.raises(DataError, match="cannot read .*model.gguf"):
+        read(write_gguf(tmp_path / "model.gguf"))
 
 
 def test_a_text_without_the_missing_bytes_of_a_vocabulary_needs_no_offsets(tmp_path, monkeypatch):
