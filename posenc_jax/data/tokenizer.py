@@ -135,7 +135,7 @@ class Learned:
         strings = [decode_utf8(p.content, p.text.name, p.start) for p in group]
         try:
             return encode(strings, add_special_tokens=False)
-        except Exception as error:  # plain Exceptions, such as for a word without a token
+        except BaseException as error:  # for a word without a token, or a panic of Rust
             if len(group) > 1:  # find the piece at fault
                 return [one for piece in group for one in self._encode([piece])]
             name = group[0].text.name

@@ -142,6 +142,10 @@ def test_text_without_tokens_is_refused_with_its_document(learned):
     Tokenizer(models.WordLevel({"a": 0}, unk_token="?")).save(f"{learned}/t.json")
     with pytest.raises(DataError, match="doc.txt: .*t.json has no tokens for it: .*UNK"):
         tokenizer.load(f"{learned}/t.json").encode(b"b", "doc.txt")
+    panicking = tokenizer.load(f"{learned}/t.json")
+    panicking.tokenizer.pre_tokenizer = pre_tokenizers.FixedLength(length=0)
+    with pytest.raises(DataError, match="doc.txt: .*t.json has no tokens for it: chunk size"):
+        panicking.encode(b"a", "doc.txt")
 
 
 def test_token_ids_may_have_gaps():
