@@ -44,7 +44,7 @@ PATTERNS = ["*.json", "*.safetensors", "tokenizer*", "vocab*", "merges*"]
 
 
 def read_source(source: str | Path) -> Source:
-    place = Path(source).expanduser()
+    place = Path(os.path.expanduser(source))
     if place.is_file() and place.suffix == ".gguf":
         return read_gguf(place)
     if place.is_dir():
