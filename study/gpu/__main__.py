@@ -1,9 +1,9 @@
 """python -m study.gpu [--dry] [--out=DIR] [--minutes=9.5] [--again]
 
 Checks and times this library on a GPU: a run repeated and resumed, the kernels of every encoding
-against plain attention, and training steps. Each measurement is written to DIR/gpu.jsonl at once,
-and DIR/gpu.md has the tables. The same command resumes; --again repeats failures. --dry runs tiny
-sizes on a CPU.
+against plain attention, training steps, and long rows. Each measurement is written to
+DIR/gpu.jsonl at once, and DIR/gpu.md has the tables. The same command resumes; --again repeats
+failures. --dry runs tiny sizes on a CPU.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from posenc_jax.runtime import backend
 from posenc_jax.runtime.errors import AGAIN, FAULT
 from posenc_jax.runtime.errors import DONE as OK
 from posenc_jax.runtime.terminal import clock
-from study.gpu import determinism, kernels, steps
+from study.gpu import determinism, kernels, rows, steps
 from study.gpu.records import BEGUN, DONE, FAILED, Records
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -33,6 +33,7 @@ PARTS = {
     ),
     "kernels": (kernels, "Attention in bfloat16 against plain attention in float32."),
     "steps": (steps, "Training steps in bfloat16."),
+    "rows": (rows, "Attention of one long row in bfloat16, forward alone; difference: to blocks."),
 }
 
 

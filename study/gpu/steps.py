@@ -4,11 +4,13 @@ import functools
 import time
 from collections.abc import Callable
 from importlib import import_module
+from unittest import mock
 
 import jax
 import numpy as np
 
 from benchmarks.timing import in_turns
+from models import likelihoods
 from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
@@ -17,6 +19,8 @@ from posenc_jax.training import train_step
 from posenc_jax.training.console import PEAK_FLOPS
 from posenc_jax.training.optimizer import make
 
+# What a GPU is given and a CPU is not, each taken back: layers written out, and large logits.
+LOOP, PIECES = "125m rope, layers in a loop", "125m rope, logits in pieces of 64 MiB"
 ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # keep a device busy
 VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304}
 STEPS = (
@@ -27,10 +31,22 @@ STEPS = (
 
 def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
     product_size, steps = (512, (("tiny", "rope"),)) if dry else (8192, STEPS)
-    return {"product": functools.partial(product, product_size)} | {
+    found = {"product": functools.partial(product, product_size)} | {
         f"{size} {name}": functools.partial(step, size, name, 2 if dry else ROWS[size])
         for size, name in steps
     }
+    if dry:
+        return found
+    back = functools.partial(step, "125m", "rope", ROWS["125m"])
+    return found | {
+        LOOP: functools.partial(back, scan=True),
+        PIECES: functools.partial(in_pieces, back),
+    }
+
+
+def in_pieces(call: Callable[[], dict]) -> dict:
+    with mock.patch.dict(likelihoods.LOGITS, gpu=likelihoods.LOGITS["cpu"]):
+        return call()
 
 
 def product(size: int) -> dict:
@@ -41,9 +57,9 @@ def product(size: int) -> dict:
     return {"tflops": 2 * size**3 / float(np.median(seconds)) / 1e12}
 
 
-def step(size: str, name: str, rows: int) -> dict:
+def step(size: str, name: str, rows: int, scan: bool | None = None) -> dict:
     recipe = import_module(f"configs.{name}").get_config(size)
-    recipe.model.update(vocab=VOCAB[size], dtype="bfloat16")
+    recipe.model.update(vocab=VOCAB[size], dtype="bfloat16", scan=scan)
     recipe.batch_size = rows
     config = load(recipe)
     parts, optimizer = parameters.make(config), make(config)
