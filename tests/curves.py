@@ -16,7 +16,8 @@ def rows_of(workdir):
 
 def assert_equal_evaluations(one, other, evaluation="", tolerance=1e-6):
     """The sums and the rows of two workdirs are equal; ends of intervals over a few documents are
-    many times as sensitive as means, and a perplexity as its logarithm is large."""
+    many times as sensitive as means, a perplexity as its logarithm is large, and a difference has
+    the errors of two."""
     cells, others = (
         records.of_evaluation(records.read_cells(place / "eval"), name)
         for place, name in ((one, ""), (other, evaluation))
@@ -31,6 +32,7 @@ def assert_equal_evaluations(one, other, evaluation="", tolerance=1e-6):
     for row, equal in zip(every, equals, strict=True):
         for name in row.keys() - set(OWN):
             if row[name] != equal[name]:
-                loose = 20 if name.endswith(("low", "high")) else 5 if name == "ppl" else 1
+                of_two = 2 if name.startswith("over_") else 1
+                loose = 20 if name.endswith(("low", "high")) else 5 if name == "ppl" else of_two
                 options = dict(rtol=loose * tolerance, atol=loose * tolerance, err_msg=name)
                 np.testing.assert_allclose(equal[name], row[name], **options)

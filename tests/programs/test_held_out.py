@@ -144,7 +144,7 @@ EDITS = [
     ("model", "heads", 4),
     ("encoding", "layout", "bogus"),
     ("extension", "scale", 4.0),
-    (None, "train_length", "abc"),
+    (None, "train_length", 33),
     (None, "seed", 1),
 ]
 
