@@ -32,6 +32,7 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 
 import posenc_jax
+from posenc_jax import composition
 from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
 from posenc_jax.evaluation.losses import losses_of
@@ -131,10 +132,9 @@ def step(config: Any, mesh: Mesh) -> Any:
 def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:
     """The compiled losses of a row of each device under an extension, as an evaluation reads it."""
     parts = parameters.make(config)
-    name, _, options = extension.partition(":")
-    encoding = posenc_jax.extend(
-        name, parts.encoding, length / config.train_length, **numbers(options)
-    )
+    (part,) = composition.parts(extension)
+    scale = length / config.train_length
+    encoding = posenc_jax.extend(part.name, parts.encoding, scale, **part.options)
     of = devices.replicated(mesh)
     model, encoding = (
         jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=of), tree)
@@ -144,11 +144,6 @@ def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:
     rows = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=devices.by_rows(mesh))
     traced = losses_of.trace(model, encoding, rows, length // 4, mesh)
     return _compiled(traced, mesh)
-
-
-def numbers(options: str) -> dict[str, Any]:
-    words = (word.partition("=") for word in options.split(":") if word)
-    return {name: float(value) if "." in value else int(value) for name, _, value in words}
 
 
 def _compiled(traced: Any, mesh: Mesh) -> Any:

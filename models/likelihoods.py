@@ -69,7 +69,7 @@ def _in_one_pass(x, kernel, targets, weights, dtype, differentiated):
             targets.reshape(-1, 1),
             weights.reshape(-1, 1),
         )
-        logits = jnp.dot(rows, kernel, preferred_element_type=jnp.float32)
+        logits = logits_of(rows, kernel, dtype)
         logsum = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
         nats = logsum - jnp.take_along_axis(logits, classes, axis=-1)
         loss = sums[0] + jnp.sum(nats * weight)

@@ -88,9 +88,12 @@ def attention(
 
 def _without_kernel(encoding: Encoding, queries: int, keys: int) -> str:
     few = queries <= FEW and queries < keys
-    if target.platform() == "gpu" and keys <= MATERIALISED:
-        few |= any(bearer(encoding, hook).plain_on_gpu for hook in ("bias", "logits"))
-    return "blockwise" if keys >= CROSSOVER and not few else "plain"
+    if keys < CROSSOVER or few:
+        return "plain"
+    fits_gpu = target.platform() == "gpu" and keys <= MATERIALISED
+    if fits_gpu and any(bearer(encoding, hook).plain_on_gpu for hook in ("bias", "logits")):
+        return "plain"
+    return "blockwise"
 
 
 def attend(

@@ -109,12 +109,17 @@ def splash(
         raise Unfit("splash attention takes no bias")
     q, k, v = turn(q, k, v, encoding, phase)
     q = scaled(q, encoding, q_tokens, k_tokens)
-    q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # splash attention does not scale
+    q = divided(q, size)
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes)
     documents = documents_of(q_tokens, k_tokens)
     options: Any = dict(window=encoding.narrowed(), interpret=interpret)
     return call_splash(q, k, v, documents, **options)[..., :size]
+
+
+def divided(q, size: int):
+    """Queries over the root of `size`, by which splash attention does not divide."""
+    return (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)
 
 
 def call_splash(

@@ -20,6 +20,7 @@ from posenc_jax.attention.kernels import (
     check_cudnn,
     check_splash,
     cudnn,
+    divided,
     scaled,
     splash,
 )
@@ -135,7 +136,7 @@ def in_region(
         return _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region)
     nearest, length, size = region.nearest, q.shape[2], q.shape[3]
     if nearest >= length:
-        return jnp.zeros(q.shape, v.dtype), jnp.full(q.shape[:3], NONE)
+        return _nothing(q, v)
     q, k, v = turn(q, k, v, encoding, phase)
     q = scaled(q, encoding, q_tokens, k_tokens)[:, :, nearest:]
     k, v = (x[:, :, : length - nearest] for x in (k, v))
@@ -145,9 +146,18 @@ def in_region(
         out, logsum = call_cudnn(q, k, v, size=size, window=window, **options)
     else:
         check_splash(q, k, v, q_tokens, k_tokens)
-        q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)
-        out, logsum = call_splash(q, k, v, window=window, return_residual=True)
-    before = [(0, 0), (0, 0), (nearest, 0)]
+        out, logsum = call_splash(divided(q, size), k, v, window=window, return_residual=True)
+    return _after(nearest, out, logsum)
+
+
+def _nothing(q, v):
+    """Attention of queries that see no key."""
+    return jnp.zeros(q.shape, v.dtype), jnp.full(q.shape[:3], NONE)
+
+
+def _after(count: int, out, logsum):
+    """Attention with `count` more queries before, which see no key."""
+    before = [(0, 0), (0, 0), (count, 0)]
     return jnp.pad(out, [*before, (0, 0)]), jnp.pad(logsum, before, constant_values=NONE)
 
 
@@ -172,7 +182,7 @@ def _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
     length, size = q.shape[2:]
     count = -(-length // chunk)
     if least >= count:
-        return jnp.zeros(q.shape, v.dtype), jnp.full(q.shape[:3], NONE)
+        return _nothing(q, v)
     q, k, v = turn(q, k, v, encoding, phase)
     q = scaled(q, encoding, q_tokens, k_tokens)
     fill = [(0, 0), (0, 0), (0, count * chunk - length), (0, 0)]
@@ -198,8 +208,7 @@ def _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
             seen = (x[:, :, : (number - least + 1) * chunk] for x in (k, v))
             calls.append(call_cudnn(own, *seen, **options))
         out, logsum = (jnp.concatenate(each, axis=2) for each in zip(*calls, strict=True))
-    before = [(0, 0), (0, 0), (least * chunk, 0)]
-    out, logsum = jnp.pad(out, [*before, (0, 0)]), jnp.pad(logsum, before, constant_values=NONE)
+    out, logsum = _after(least * chunk, out, logsum)
     return out[:, :, :length], logsum[:, :, :length]
 
 

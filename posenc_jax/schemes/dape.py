@@ -25,7 +25,7 @@ class DAPE(PerLayer):
     sqrt(inputs). Its outputs have no bias: the softmax cancels a constant.
     """
 
-    plain_on_gpu = True
+    plain_on_gpu = True  # as compiled; not measured since its rows are computed at once
 
     w1: jax.Array = trained()  # [2 H, F], or [H, F] without a bias; like the others per layer
     b1: jax.Array = trained()  # [F]

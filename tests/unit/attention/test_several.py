@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import posenc_jax
+from posenc_jax import composition
 from posenc_jax.attention import attend, kernels, several
 
 L, T, DIMS = 32, 128, posenc_jax.Dims(4, 16, 64, 32)
@@ -45,7 +46,8 @@ def built(name):
 )
 def test_several_calls_are_attention_to_all_keys(name, extension, gpu, caplog):
     encoding, segments = built(name)
-    encoding = posenc_jax.extend(extension.split(":")[0], encoding, T / L, **numbers(extension))
+    (part,) = composition.parts(extension)
+    encoding = posenc_jax.extend(part.name, encoding, T / L, **part.options)
     rng = np.random.default_rng(0)
     exact = [jnp.asarray(rng.normal(size=(2, T, 4, 16)), jnp.float32) for _ in range(3)]
     features = encoding.read(jnp.asarray(rng.normal(size=(2, T, 64)), jnp.float32))
@@ -92,11 +94,6 @@ def test_what_a_gpu_computes_in_another_order_is_the_same(name, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     for one, other in zip(*map(jax.tree.leaves, (gradients(), on_cpu)), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max())
-
-
-def numbers(extension):
-    words = (word.split("=") for word in extension.split(":")[1:])
-    return {name: int(value) for name, value in words}
 
 
 @pytest.fixture(autouse=True)
