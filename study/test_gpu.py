@@ -1,16 +1,20 @@
 """`make gpu`: failures are kept, the rest continues, and the same command resumes."""
 
-import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import time
 
 import pytest
 from running import ROOT
 
 from posenc_jax import schemes
+from posenc_jax.runtime.errors import AGAIN
+from posenc_jax.runtime.errors import DONE as OK
 from study.gpu import __main__ as command
-from study.gpu import kernels
+from study.gpu import campaign, dry, kernels
 from study.gpu.records import BEGUN, DONE, FAILED, Records
 
 
@@ -26,17 +30,23 @@ def test_a_failure_is_kept_and_the_rest_is_measured(records, monkeypatch):
     calls = {"one": lambda: {"value": 1.0}, "two": fails, "three": lambda: {"value": 3.0}}
     part = type("Part", (), {"measurements": staticmethod(lambda dry: calls)})
     monkeypatch.setattr(command, "PARTS", {"part": (part, "A part.")})
-    assert command.measure(records, True, 60, again=False)
+    assert taken(records) == AGAIN  # plans wait for a process that has not taken the device
     states = {key: record["state"] for key, record in records.by_key.items()}
     assert states == {"part/one": DONE, "part/two": FAILED, "part/three": DONE}
     calls["two"] = lambda: {"value": 2.0}
     calls["one"] = fails  # not measured again
-    assert command.measure(Records(records.path), True, 60, again=False)
+    assert taken(Records(records.path)) == OK
     assert Records(records.path).by_key["part/two"]["state"] == FAILED
     repeated = Records(records.path)
-    assert command.measure(repeated, True, 60, again=True)
+    assert taken(repeated, again=True) == AGAIN
     assert repeated.by_key["part/two"] == {"state": DONE, "value": 2.0}
-    assert not command.measure(Records(records.path.with_name("x")), True, -1, again=False)
+    fresh = records.path.with_name("fresh.jsonl")
+    assert taken(Records(fresh), seconds=-1) == AGAIN and not fresh.exists()
+    assert taken(Records(fresh, records.path)) == OK  # what another lease has measured
+
+
+def taken(records, seconds=60, again=False):
+    return command.measured(records, True, time.monotonic() + seconds, again)
 
 
 def test_a_killed_measurement_is_a_failure_and_a_cut_line_is_dropped(records):
@@ -79,19 +89,29 @@ def test_an_error_of_a_kernel_is_a_failure(monkeypatch):
 
 
 @pytest.mark.slow
-def test_everything_runs_on_a_cpu_and_a_second_call_measures_nothing(tmp_path):
+def test_the_campaign_runs_on_a_cpu_and_goes_on_where_it_was(tmp_path, monkeypatch):
     words = ["make", "gpu", "GPU=dry", f"OUT={tmp_path}", f"PYTHON={sys.executable}"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    by_key = Records(tmp_path / "gpu.jsonl").by_key
-    assert all(record["state"] == DONE for record in by_key.values())
-    assert {f"kernels/{name}@64" for name in schemes.names()} <= set(by_key)
-    assert by_key["determinism/rope"]["same"]
 
-    def begun():
-        lines = (tmp_path / "gpu.jsonl").read_text().split("\n")
-        return sum(json.loads(line)["state"] == BEGUN for line in lines if line)
+    def call():
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        return done.stdout + done.stderr
 
-    before = begun()
-    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
-    assert begun() == before
+    assert "not done yet; the same command goes on" in call()
+    records = Records(tmp_path / "gpu.jsonl").by_key
+    assert all(record["state"] == DONE for record in records.values())
+    assert {f"kernels/{name}@64" for name in schemes.names()} <= set(records)
+    assert records["determinism/rope"]["same"]
+    out = call()
+    assert f"{tmp_path}/gpu.md: 0 failed" in out and "not done" not in out, out
+    assert Records(tmp_path / "gpu.jsonl").by_key == records  # nothing is measured again
+    assert {path.name for path in tmp_path.glob("*.xz")} == {f"{n}.tar.xz" for n in campaign.PLANS}
+    # In another lease, which has the archives and not the weights, nothing is trained again.
+    (tmp_path / "done").mkdir()
+    (tmp_path / "zoo.tar.xz").rename(tmp_path / "done" / "zoo-1.tar.xz")
+    monkeypatch.setattr(campaign, "COMMITTED", tmp_path / "done")
+    folder = tmp_path / "runs" / "zoo"
+    shutil.rmtree(folder)
+    assert campaign.run("zoo", folder.parent, tmp_path, 60, tiny=True) == OK
+    assert not list(folder.glob("*/checkpoints")) and len(list(folder.glob("*/eval"))) == dry.JOBS
+    with tarfile.open(tmp_path / "zoo.tar.xz") as packed:
+        assert len([name for name in packed.getnames() if name.endswith("curves.csv")]) == dry.JOBS

@@ -1,5 +1,5 @@
 """The plans for a GPU that is lent for minutes: they are valid, their minutes are those of the
-project's own count, and they run to their end."""
+project's own count."""
 
 import dataclasses
 import json
@@ -9,7 +9,6 @@ from importlib import import_module
 import numpy as np
 import pytest
 from configured import origin_of
-from running import script
 
 from configs import base
 from posenc_jax.config import schema
@@ -21,8 +20,6 @@ from posenc_jax.sweeping.jobs import jobs_of, refuse_mistakes
 from posenc_jax.training.console import PEAK_FLOPS
 
 PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]
-SIZE = {"model.layers": 1, "model.width": 16, "model.heads": 2, "batch_size": 4, "steps": 2}
-TINY = SIZE | {"warmup_steps": 1, "model.dtype": "float32"}
 
 
 def plan(name):
@@ -59,18 +56,25 @@ def extended(tokens, tmp_path):
 @pytest.fixture
 def cells(tokens, extended, tmp_path):
     def of(name):
-        tuned = name == "finetune"
-        extra = ("init_from", str(extended)) if tuned else ("data.tokens", str(tokens))
-        return jobs_of(plan(name).get_config(), tmp_path / name, [extra])
+        made = plan(name).get_config()
+        places = {"init_from": extended, "data.tokens": tokens}
+        extra = [(field, str(place)) for field, place in places.items() if field in made["fields"]]
+        return jobs_of(made, tmp_path / name, extra)
 
     return of
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "tokens_seen"),
-    [("zoo", 16, 96e6), ("extend", 1, 96e6), ("finetune", 3, 13e6)],
+    ("name", "count", "tokens_seen", "longest"),
+    [
+        ("order", 30, 78.6e6, 4_096),
+        ("small", 16, 214e6, 2_048),
+        ("zoo", 16, 96e6, 16_384),
+        ("extend", 1, 96e6, 16_384),
+        ("finetune", 3, 13e6, 16_384),
+    ],
 )
-def test_every_cell_of_a_plan_can_be_run(name, count, tokens_seen, cells):
+def test_every_cell_of_a_plan_can_be_run(name, count, tokens_seen, longest, cells):
     made = cells(name)
     refuse_mistakes(made)
     assert len(made) == count and len({cell.name for cell in made}) == count
@@ -78,27 +82,38 @@ def test_every_cell_of_a_plan_can_be_run(name, count, tokens_seen, cells):
         config = cell.config
         seen = config.steps * config.batch_size * config.train_length
         assert abs(seen - tokens_seen) < 0.01 * tokens_seen
-        multiples = dict(cell.evaluation)["multiples"].split(",")
-        assert config.train_length * float(multiples[-1]) == 16_384
+        asked = dict(cell.evaluation)
+        lengths = [int(length) for length in asked.get("lengths", "0").split(",")]
+        multiples = [float(multiple) for multiple in asked.get("multiples", "0").split(",")]
+        assert max(*lengths, *(config.train_length * m for m in multiples)) == longest
 
 
 def test_fine_tuning_starts_from_the_run_of_the_plan_before(extended):
     start = plan("finetune").get_config()["fields"]["init_from"]
-    assert start == f"runs/gpu_extend/{extended.name}"
+    assert start == f"runs/gpu/extend/{extended.name}"
 
 
-@pytest.mark.parametrize("name", ["zoo", "extend", "finetune"])
+def minutes(config):
+    """Of training at the peak."""
+    vocab = 256 if config.model.vocab == 256 and not config.data.get("tokens") else 4_096
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab=vocab))
+    done = config.steps * config.batch_size * config.train_length
+    model = parameters.unextended(config).model
+    return model.flops_per_token(config.train_length) * done / PEAK / 60
+
+
+@pytest.mark.parametrize("name", ["order", "small", "zoo", "extend", "finetune"])
 def test_the_minutes_of_a_plan_are_counted(name, cells):
     """Every number of minutes in its docstring, at the MFU that stands before it."""
     made = cells(name)
-    config = made[0].config  # all of a plan are of one size
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab=4_096))
-    done = config.steps * config.batch_size * config.train_length
-    model = parameters.unextended(config).model
-    run = model.flops_per_token(config.train_length) * done / PEAK / 60
+    run = minutes(made[0].config)
     total = run * len(made)
     doc = " ".join((plan(name).__doc__ or "").split())
     said = {
+        "order": (r"at 25% MFU ([\d.]+) minutes of training a run of 10.7M parameters and "
+                      r"([\d.]+) of 40M\.", (run / 0.25, minutes(made[-1].config) / 0.25)),
+        "small": (r"at 25% MFU ([\d.]+) minutes of training a run, ([\d.]+) in all\.",
+                      (run / 0.25, total / 0.25)),
         "zoo": (r"at 25% MFU ([\d.]+) minutes of training a run, ([\d.]+) in all; at 10%.*? "
                     r"([\d.]+)\.", (run / 0.25, total / 0.25, total / 0.1)),
         "extend": (r"at 25% MFU ([\d.]+) minutes of training, at 36%, the aim, ([\d.]+)\.",
@@ -110,35 +125,3 @@ def test_the_minutes_of_a_plan_are_counted(name, cells):
     assert found, doc
     for number, expected in zip(found.groups(), said[1], strict=True):
         assert abs(float(number) - expected) <= (0.05 if "." in number else 0.5), found[0]
-
-
-SHORTER = """
-from study.gpu import {name} as plan
-
-def get_config():
-    made = plan.get_config()
-    return made | {{"evaluation": made["evaluation"] | {{"multiples": "1,4", "documents": 4}}}}
-"""
-
-
-@pytest.mark.slow
-def test_plans_run_to_their_end(tokens, tmp_path):
-    """Two steps of a tiny size, evaluated at two lengths alone, or it would take an hour."""
-    runs = {name: tmp_path / name for name in ("zoo", "extend", "finetune")}
-
-    def sweep(name, **fields):
-        words = [f"--config.{field}={value}" for field, value in fields.items()]
-        (tmp_path / f"{name}.py").write_text(SHORTER.format(name=name))
-        plan_and_place = (f"--config={tmp_path / name}.py", f"--workdir={runs[name]}")
-        return script("sweep.py", *plan_and_place, "--minutes=60", *words)
-
-    tiny = TINY | {"data.tokens": tokens, "train_length": 16}
-    out = sweep("extend", **tiny)
-    assert "done: 1 run trained and evaluated" in out
-    start = runs["extend"] / "rope-s0"
-    tuned = {"init_from": start, "train_length": 64, "steps": 2, "warmup_steps": 1}
-    out = sweep("finetune", **tuned)
-    assert "done: 3 runs trained and evaluated" in out
-    out = sweep("zoo", **tiny)
-    assert "done: 16 runs trained and evaluated" in out
-    assert len(list(runs["zoo"].glob("*/eval/curves.csv"))) == 16

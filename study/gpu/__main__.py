@@ -1,9 +1,13 @@
-"""python -m study.gpu [--dry] [--out=DIR] [--minutes=9.5] [--again]
+"""python -m study.gpu [--dry] [--out=DIR] [--seconds=570] [--again]
 
-Checks and times this library on a GPU: a run repeated and resumed, the kernels of every encoding
-against plain attention, training steps, and long rows. Each measurement is written to
-DIR/gpu.jsonl at once, and DIR/gpu.md has the tables. The same command resumes; --again repeats
-failures. --dry runs tiny sizes on a CPU.
+The campaign on a lent GPU: what has no record yet, in this time. First it checks and times this
+library: a run repeated and resumed, the kernels of every encoding against plain attention, training
+steps, long rows. Then it trains and evaluates the plans of campaign.py.
+
+DIR/gpu.jsonl has each measurement at once, DIR/gpu.md the tables, which are printed last, and
+DIR/PLAN.tar.xz what a plan's runs measured. What is committed in `done`, beside this file, is left
+out: gpu.jsonl, and PLAN-NUMBER.tar.xz. The same command goes on, also in another lease. --again
+repeats failures, --dry runs tiny sizes on a CPU.
 """
 
 import argparse
@@ -17,12 +21,13 @@ from pathlib import Path
 
 from benchmarks.timing import table
 from posenc_jax.runtime import backend
-from posenc_jax.runtime.errors import AGAIN, FAULT
+from posenc_jax.runtime.errors import AGAIN, FAULT, MEANING
 from posenc_jax.runtime.errors import DONE as OK
 from posenc_jax.runtime.terminal import clock
-from study.gpu import determinism, kernels, rows, steps
+from study.gpu import campaign, determinism, kernels, rows, steps
 from study.gpu.records import BEGUN, DONE, FAILED, Records
 
+RUNS = Path("runs/gpu")
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 PROBE = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
 # Determinism starts other processes, which need the device before this one takes it.
@@ -43,25 +48,29 @@ def main() -> int:
     )
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("build/gpu"))
-    parser.add_argument("--minutes", type=float, default=9.5, help="after which this call stops")
+    parser.add_argument("--seconds", type=float, default=570, help="after which this call stops")
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
+    until = time.monotonic() + options.seconds
     backend.configure(keep_programs=False)  # compilation is part of the measurement
     facts = machine("cpu" if options.dry else "gpu")
     if facts is None:
         return FAULT
     options.out.mkdir(parents=True, exist_ok=True)
-    records = Records(options.out / "gpu.jsonl")
+    records = Records(options.out / "gpu.jsonl", campaign.COMMITTED / "gpu.jsonl")
     records.add("machine/facts", DONE, **facts)
     print("  ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
-    finished = measure(records, options.dry, 60 * options.minutes, options.again)
-    (options.out / "gpu.md").write_text(render(records) + "\n", encoding="utf-8")
+    code = measured(records, options.dry, until, options.again)
+    if code == OK:
+        code = trained(options.out, options.dry, until)
+    tables = render(records)
+    (options.out / "gpu.md").write_text(tables + "\n", encoding="utf-8")
+    print(tables)
     failed = [key for key, record in records.by_key.items() if record["state"] == FAILED]
     print(f"{options.out / 'gpu.md'}: {len(failed)} failed {' '.join(failed)}")
-    if not finished:
-        print("out of time; the same command resumes")
-        return AGAIN
-    return FAULT if failed else OK
+    if code == AGAIN:
+        print("not done yet; the same command goes on")
+    return FAULT if code == OK and failed else code
 
 
 def machine(wanted: str) -> dict | None:
@@ -81,8 +90,9 @@ def machine(wanted: str) -> dict | None:
     return {"device": kind, "driver": driver} | {name: metadata.version(name) for name in PACKAGES}
 
 
-def measure(records: Records, dry: bool, seconds: float, again: bool) -> bool:
-    """Take the missing measurements; True if all were taken in time."""
+def measured(records: Records, dry: bool, until: float, again: bool) -> int:
+    """Take the missing measurements. This process then has the device's memory, so that plans wait
+    for the next call."""
     every = {
         f"{part}/{name}": call
         for part, (module, _) in PARTS.items()
@@ -93,8 +103,8 @@ def measure(records: Records, dry: bool, seconds: float, again: bool) -> bool:
     began = time.monotonic()
     for number, key in enumerate(left):
         spent = time.monotonic() - began
-        if spent > seconds:
-            return False
+        if time.monotonic() > until:
+            break
         rest = f", {clock(spent / number * (len(left) - number))} left" if number else ""
         records.add(key, BEGUN)
         try:
@@ -104,7 +114,22 @@ def measure(records: Records, dry: bool, seconds: float, again: bool) -> bool:
         else:
             records.add(key, DONE, **values)
         print(f"[{number + 1}/{len(left)}{rest}] {key}  {shown(records.by_key[key])}", flush=True)
-    return True
+    return AGAIN if left else OK
+
+
+def trained(out: Path, dry: bool, until: float) -> int:
+    """Train and evaluate what is left of the plans; a plan that fails does not hold up the next."""
+    codes = [OK]
+    for plan in campaign.PLANS:
+        seconds = until - time.monotonic()
+        if seconds < campaign.LEAST:
+            return AGAIN
+        workdir = out / "runs" if dry else RUNS
+        codes.append(campaign.run(plan, workdir.resolve(), out.resolve(), seconds, dry))
+        print(f"{plan}: {MEANING.get(codes[-1], codes[-1])}", flush=True)
+        if codes[-1] == AGAIN:
+            return AGAIN
+    return max(codes)
 
 
 def shown(record: dict) -> str:

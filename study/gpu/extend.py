@@ -3,9 +3,9 @@ tokens and evaluated with every extension to 16 L; finetune.py starts from it.
 
 Tokens and machine as in zoo.py. Repeat each command until its exit code is 0:
 
-  python scripts/sweep.py --config=study/gpu/extend.py --workdir=runs/gpu_extend \\
+  python scripts/sweep.py --config=study/gpu/extend.py --workdir=runs/gpu/extend \\
       --minutes=9
-  python scripts/sweep.py --config=study/gpu/finetune.py --workdir=runs/gpu_finetune \\
+  python scripts/sweep.py --config=study/gpu/finetune.py --workdir=runs/gpu/finetune \\
       --minutes=9
 
 Expected on an H100 (989 TFLOP/s in bfloat16): at 25% MFU 3.8 minutes of training, at 36%, the aim,

@@ -1,7 +1,7 @@
 """Fine-tune the finished run of extend.py for 200 steps at 4 L = 4,096 with YaRN, with pi and
 without an extension, and evaluate each to 16,384 tokens.
 
-  python scripts/sweep.py --config=study/gpu/finetune.py --workdir=runs/gpu_finetune \\
+  python scripts/sweep.py --config=study/gpu/finetune.py --workdir=runs/gpu/finetune \\
       --minutes=9
 
 To start from another run: --config.init_from=RUN. Expected on an H100 (989 TFLOP/s in
@@ -22,7 +22,7 @@ def get_config():
             {"extension.name": "none", "extension.scale": 1.0},
         ],
         "fields": {
-            "init_from": "runs/gpu_extend/rope-s0",
+            "init_from": "runs/gpu/extend/rope-s0",
             "train_length": LENGTH,
             "steps": 200,
             "save_every": 100,

@@ -11,12 +11,12 @@ BEGUN, DONE, FAILED = "begun", "done", "failed"
 
 
 class Records:
-    """Measurements so far, by keys `part/name`."""
+    """Measurements so far, by keys `part/name`, after those of other files."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, *others: Path):
         self.path, self.by_key = path, {}
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for line in text.splitlines():
+        files = [file for file in (*others, path) if file.exists()]
+        for line in "".join(file.read_text(encoding="utf-8") for file in files).splitlines():
             try:
                 record = json.loads(line)
             except ValueError:  # cut off by a kill

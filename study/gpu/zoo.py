@@ -12,7 +12,7 @@ such as books:
 Then, on the GPU machine, in the repository with the folder `prepared`; repeat until all runs are
 trained and evaluated (exit code 0):
 
-  python scripts/sweep.py --config=study/gpu/zoo.py --workdir=runs/gpu_zoo --minutes=9
+  python scripts/sweep.py --config=study/gpu/zoo.py --workdir=runs/gpu/zoo --minutes=9
 
 Expected on an H100 (989 TFLOP/s in bfloat16): at 25% MFU 1.1 minutes of training a run, 18 in all;
 at 10%, possible for biases without a kernel, 46. Compilation and evaluation may take as long again

@@ -54,7 +54,7 @@ def get_config():
             grid += [longest, *(longest | anneal | {"steps": steps} for steps in BUDGETS)]
     return {
         "grid": grid,
-        "fields": rates.FIELDS | {"keep": TRUNK // rates.FIELDS["save_every"]},
+        "fields": rates.FIELDS | {"keep": 40},
         "evaluation": {
             "lengths": f"{rates.L},{rates.FAR * rates.L}",
             "protocols": "found,last_of_two",
