@@ -16,12 +16,12 @@ given fields take precedence.
 
 import argparse
 import sys
-from pathlib import Path
 
 from posenc_jax.config.flags import parse_flags, refuse_missing
 from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.config.schema import evaluation
 from posenc_jax.runtime import backend, terminal
+from posenc_jax.runtime.files import expanded
 
 # One protocol and about 20 windows; given fields take precedence.
 QUICK = {"name": "quick", "protocols": "same_token", "documents": 10, "windows": 2}
@@ -45,7 +45,7 @@ def run(argv: list[str]) -> None:
         usual = evaluation()
         free = (name for name in QUICK if f"--config.{name}" not in given)
         recipe.update({name: QUICK[name] for name in free if recipe[name] == usual[name]})
-    workdir = Path(flags.workdir or "").expanduser()
+    workdir = expanded(flags.workdir or "")
     refuse_unadopted(workdir)
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")

@@ -22,7 +22,7 @@ from posenc_jax.data.sources import Documents
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.runtime import backend, terminal
 from posenc_jax.runtime.errors import ConfigError
-from posenc_jax.runtime.files import NO_FILE, is_replaceable, write_atomically
+from posenc_jax.runtime.files import NO_FILE, expanded, is_replaceable, write_atomically
 
 
 def main(argv: list[str]) -> int:
@@ -57,7 +57,7 @@ def write_tokens(argv: list[str]) -> None:
         source = _train(run, source, flags.vocab, flags.out)
     corpus = prepare(source, run.seed)
     if flags.tokens_out:
-        place = Path(flags.tokens_out).expanduser()
+        place = expanded(flags.tokens_out)
         limit = None if flags.limit is None else int(flags.limit)
         corpus = export.write(corpus, place, limit)
         size = sum(path.stat().st_size for path in place.iterdir()) / 2**20

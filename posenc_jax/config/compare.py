@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from posenc_jax.config import schema
 from posenc_jax.config.resolve import Fields
 from posenc_jax.config.schema import Training
+from posenc_jax.runtime.files import expanded
 
 # Fields a resumed run may change: how long, how often, how it is called and shown, where tokens
 # are kept.
@@ -93,7 +93,7 @@ def _tokenizer(data: Mapping) -> str | None:
         return data.get("tokenizer", "bytes")
     from posenc_jax.data.corpora import card_of
 
-    card = card_of(Path(data["tokens"]).expanduser())
+    card = card_of(expanded(data["tokens"]))
     return card["tokenizer"] if card else None
 
 

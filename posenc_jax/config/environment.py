@@ -3,12 +3,12 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from posenc_jax.config.schema import Wandb
+from posenc_jax.runtime.files import expanded
 
 VARIABLES = {  # by field of config.wandb
     "mode": "WANDB_MODE",
@@ -45,4 +45,4 @@ def trial() -> str:
 
 def workdir_of(workdir: str) -> str:
     """Folder of a run; each trial of a wandb sweep gets a subfolder."""
-    return str(Path(workdir).expanduser() / trial())
+    return str(expanded(workdir) / trial())

@@ -23,6 +23,7 @@ from posenc_jax.config.resolve import encoding_defaults, existing_config
 from posenc_jax.data import sources
 from posenc_jax.data.sources._files import Files
 from posenc_jax.registry import ROOT
+from posenc_jax.runtime.files import expanded
 
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
 CONFIGS = ROOT / "configs"
@@ -150,7 +151,7 @@ def _recipe(
         more = "; --workdir alone resumes a run, and there is none in it" if resumes else ""
         return usual, [f"--config=configs/... is missing{more}"]
     path, _, size = named.partition(":")
-    places = (Path(path).expanduser(), ROOT / path, CONFIGS / f"{path.removesuffix('.py')}.py")
+    places = (expanded(path), ROOT / path, CONFIGS / f"{path.removesuffix('.py')}.py")
     file = next((place for place in places if place.is_file()), None)
     if file is None:
         return usual, [_no_recipe(named, evaluation)]

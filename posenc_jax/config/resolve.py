@@ -16,7 +16,7 @@ from posenc_jax.config.schema import Training
 from posenc_jax.fields import fields as described
 from posenc_jax.fields import mistakes
 from posenc_jax.runtime.errors import ConfigError, Stop
-from posenc_jax.runtime.files import read_json
+from posenc_jax.runtime.files import expanded, read_json
 
 FORMAT = 4  # of config.json and of a checkpoint's card
 TOKENIZER = "tokenizer.json"  # that a run keeps
@@ -105,7 +105,7 @@ def resolve(fields: Fields, saved: Training | None = None) -> Fields:
 
 
 def _is_here(tokenizer: str | None) -> bool:
-    return tokenizer in (None, "bytes") or Path(tokenizer).expanduser().exists()
+    return tokenizer in (None, "bytes") or expanded(tokenizer).exists()
 
 
 def encoding_defaults(encoding: Mapping[str, Any]) -> Fields:
@@ -157,7 +157,7 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
     groups = [name for name, needed in NEEDED.items() if not set(needed) <= set(fields[name])]
     single = [name for name in SINGLE if fields[name] is None]
     if fields.get("init_from"):
-        fields["init_from"] = str(Path(fields["init_from"]).expanduser())
+        fields["init_from"] = str(expanded(fields["init_from"]))
         if "data" not in groups and "tokenizer" not in fields["data"]:  # another text, named alone
             groups.append("data")
         source = saved or _source(fields["init_from"])

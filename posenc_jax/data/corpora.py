@@ -20,7 +20,7 @@ from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.tokenizer import Encoder
 from posenc_jax.runtime.backend import cache_home
 from posenc_jax.runtime.errors import DataError
-from posenc_jax.runtime.files import read_json, write_atomically
+from posenc_jax.runtime.files import expanded, read_json, write_atomically
 
 SPLITS = ("train", "valid", "choose")
 CARD, TOKENIZER = "corpus.json", "tokenizer.json"  # the latter only beside prepared tokens
@@ -170,12 +170,12 @@ def key_of(identity: Mapping[str, Any]) -> str:
 
 
 def cache_folder(named: str) -> Path:
-    return Path(named).expanduser() if named else cache_home() / "posenc-jax"
+    return expanded(named) if named else cache_home() / "posenc-jax"
 
 
 def of_folder(folder: str) -> Corpus:
     """Load prepared tokens from a folder."""
-    place = Path(folder).expanduser()
+    place = expanded(folder)
     with Hashes(cache_folder("")) as hashes:
         remedy = "write it again: scripts/prepare_data.py --tokens_out"
         return load(place, card_of(place), hashes, remedy=remedy)

@@ -16,7 +16,7 @@ from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data.sources import Document
 from posenc_jax.fields import whole
 from posenc_jax.runtime.errors import DataError
-from posenc_jax.runtime.files import reading
+from posenc_jax.runtime.files import expanded, reading
 from posenc_jax.runtime.hub import connected
 
 BLOCK = 1 << 24  # bytes of text per block of byte tokens
@@ -221,7 +221,7 @@ class RoundTrip:
 
 def load(name: str) -> Encoder:
     """Load `bytes`, a file, a folder, or a tokenizer of the Hugging Face Hub by name."""
-    path = Path(name).expanduser()
+    path = expanded(name)
     if name == "bytes":
         return Bytes()
     if path.exists() or not may_be_of_hub(name):

@@ -16,7 +16,7 @@ from posenc_jax.fields import above_zero, true_or_false, whole
 from posenc_jax.pretrained import families
 from posenc_jax.pretrained.reading import REQUIRED, Key, an_object, each, only, read, text
 from posenc_jax.runtime.errors import ConfigError, DataError
-from posenc_jax.runtime.files import read_json, reading
+from posenc_jax.runtime.files import expanded, read_json, reading
 from posenc_jax.runtime.hub import connected
 
 
@@ -44,7 +44,7 @@ PATTERNS = ["*.json", "*.safetensors", "tokenizer*", "vocab*", "merges*"]
 
 
 def read_source(source: str | Path) -> Source:
-    place = Path(os.path.expanduser(source))
+    place = expanded(source)
     if place.is_file() and place.suffix == ".gguf":
         return read_gguf(place)
     if place.is_dir():

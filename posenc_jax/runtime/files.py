@@ -18,6 +18,11 @@ COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # beginnings of cells that a spread
 REMEDY = "free space or restore write permission; the same command resumes from the last checkpoint"
 
 
+def expanded(path: str | Path) -> Path:
+    """The path with `~` as the home folder; a user whom nobody knows stays as written."""
+    return Path(os.path.expanduser(path))
+
+
 def is_replaceable(path: Path) -> bool:
     """True if a path can be written: it does not exist yet or is a regular file."""
     return path.is_file() or not path.exists()

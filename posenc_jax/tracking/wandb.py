@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from posenc_jax.config import Training, environment, schema
 from posenc_jax.runtime.errors import DONE, Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import expanded, write_atomically
 from posenc_jax.runtime.terminal import say, warn
 
 
@@ -217,7 +217,7 @@ def _start(
         id=identity,
         resume="allow",
         mode="online" if mode == "auto" else mode,
-        dir=str(Path(config.wandb.dir or workdir).expanduser()),
+        dir=str(expanded(config.wandb.dir or workdir)),
         config=schema.as_fields(config) | dict(facts),
         settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
     )

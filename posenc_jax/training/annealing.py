@@ -5,19 +5,19 @@ run, the trunk, and a last fifth at every budget give the models of all budgets.
 """
 
 import shutil
-from pathlib import Path
 
 from posenc_jax.config import Training
 from posenc_jax.config.compare import FREE, PLACES, differences
 from posenc_jax.runs.subject import run_config, saved_steps
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime.errors import ConfigError, OtherConfig, Stop
+from posenc_jax.runtime.files import expanded
 from posenc_jax.training.optimizer import constant_until, warmup_of
 
 
 def begin(config: Training, run: Workdir) -> None:
     """Copy into a new run the checkpoint and metrics of the run in `anneal`."""
-    place = Path(config.anneal).expanduser()
+    place = expanded(config.anneal)
     trunk = run_config(place)
     lines = differences(trunk, config, (*FREE, *PLACES), (f"in {place}", "here"))
     if lines:

@@ -19,6 +19,7 @@ from posenc_jax.checks import choice, may_be_of_hub
 from posenc_jax.fields import Field, between, default, one_of
 from posenc_jax.registry import sources as names
 from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.files import expanded
 
 registry.keep_names(__name__)
 
@@ -238,7 +239,7 @@ def plain_word(text: str) -> str:
 
 def exists(path: Any) -> bool:
     try:
-        return path == "bytes" or Path(path).expanduser().exists()
+        return path == "bytes" or expanded(path).exists()
     except (OSError, ValueError, RuntimeError, TypeError):  # too long, or no name
         return False
 

@@ -17,6 +17,7 @@ from posenc_jax.data import sources
 from posenc_jax.data.sources import Document, Documents
 from posenc_jax.fields import default, true_or_false
 from posenc_jax.runtime.errors import DataError
+from posenc_jax.runtime.files import expanded
 
 # Errors raised by damaged files, compressed or not.
 UNREADABLE = (OSError, EOFError, zlib.error)
@@ -113,7 +114,7 @@ class Files(Cut):
     def _matches(self, field: str, patterns: str) -> list[Path]:
         paths: list[Path] = []
         for pattern in words(patterns):
-            place = Path(pattern).expanduser()
+            place = expanded(pattern)
             matched = [path for path in _named(place) if path.is_file()]
             matched = _files_in(place, self.endings) if place.is_dir() else matched
             if not matched:
@@ -134,7 +135,7 @@ class Files(Cut):
             f"data.{name}: nothing matches {pattern!r}"
             for name in ("path", "valid_path")
             for pattern in words(getattr(self, name) or "")
-            if not _named(Path(pattern).expanduser())
+            if not _named(expanded(pattern))
         ]
 
 

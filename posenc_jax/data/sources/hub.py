@@ -9,6 +9,7 @@ from typing import Any
 from posenc_jax.data.sources import Document, _files
 from posenc_jax.fields import default
 from posenc_jax.runtime.errors import ConfigError, DataError
+from posenc_jax.runtime.files import expanded
 from posenc_jax.runtime.hub import connected
 
 
@@ -79,7 +80,7 @@ class Hub(_files.Cut):
 def _rows(source: Hub, split: str) -> Any:
     import datasets
 
-    folder = Path(source.path).expanduser()
+    folder = expanded(source.path)
     name = "" if source.name is None else f", data.name={source.name}"
     if folder.exists() and source.revision:
         raise ConfigError(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from posenc_jax.data.sources import Origin, exists
 from posenc_jax.fields import default
+from posenc_jax.runtime.files import expanded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +14,7 @@ class Tokens(Origin):
 
     @property
     def folder(self) -> Path:
-        return Path(self.tokens).expanduser()
+        return expanded(self.tokens)
 
     @property
     def has_answers(self) -> bool:

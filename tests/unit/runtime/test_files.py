@@ -1,14 +1,15 @@
-"""Only a regular file is ever replaced, and a CSV file computes nothing."""
+"""Only a regular file is ever replaced, a CSV file computes nothing, and `~` is the home folder."""
 
 import os
 import socket
 import stat
+from pathlib import Path
 
 import pytest
 
 from posenc_jax.runs import export
 from posenc_jax.runtime.errors import Stop
-from posenc_jax.runtime.files import read_csv, write_atomically, write_csv
+from posenc_jax.runtime.files import expanded, read_csv, write_atomically, write_csv
 from scripts import prepare_data
 
 
@@ -64,3 +65,8 @@ def test_a_text_in_a_csv_file_is_no_formula_and_is_read_as_it_was(tmp_path):
     written = (tmp_path / "a.csv").read_text()
     assert written.startswith("text,number\n'=1+1,-2\n'+a,-2\n'-a,-2\n") and "\na,-2\n" in written
     assert read_csv(tmp_path / "a.csv") == [{"text": cell, "number": "-2"} for cell in cells]
+
+
+def test_the_folder_of_an_unknown_user_is_a_name_like_any_other():
+    assert expanded("~nobody-here/run") == Path("~nobody-here/run")
+    assert expanded("~/run") == Path.home() / "run"
