@@ -17,6 +17,7 @@ VARIANTS = {  # options that turn a scheme into another encoding
     "fox of trained biases": ("fox", {"gate": "bias_only"}, "none"),
     "self_extend": ("rope", {}, "self_extend:group=2"),
     "dca": ("rope", {}, "dca"),
+    "yarn by query": ("rope", {}, "yarn:4:attention_factor=query"),
     "streaming": ("rope", {}, "streaming:window=33"),  # two layers see all of the longest rows
 }
 

@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax.checks import LARGEST_SCALE, choice, flag, positive
@@ -113,20 +114,31 @@ def yarn(
     beta_slow: float = 1.0,
     truncate: bool = True,
     ramp: str = "dims",
-    attention_factor: float | None = None,
+    attention_factor: float | str | None = None,
+    frequency_scale: float | None = None,
 ) -> RoPE:
     """Peng et al. 2023, arXiv:2309.00071; ramp='dims' as in its code, 'rotations' as in its text.
 
     cos and sin are multiplied by `attention_factor` (None: 0.1 ln s + 1), hence the logits by its
-    square.
+    square. With "query", s is (position + 1) / L of the query, from 1 to the scale.
+    `frequency_scale` is the s of the frequencies alone, which that of the factor does not exceed:
+    the factor of `dynamic_yarn:frequency_scale=8` follows the row. Both scale queries alone, so
+    that rotated keys stay valid.
     """
+    slow = scale
+    if frequency_scale is not None:
+        slow = positive("frequency_scale", frequency_scale, above=1.0, at_most=LARGEST_SCALE)
+    parts = ntk_by_parts(
+        rope, slow, beta_fast=beta_fast, beta_slow=beta_slow, truncate=truncate, ramp=ramp
+    )
+    most = min(scale, slow)
+    by_query = attention_factor == "query"
+    if by_query or (attention_factor is None and frequency_scale is not None):
+        limits = (1.0 if by_query else most), most
+        return parts.replace(stretch=tuple(jnp.full_like(rope.gain, s) for s in limits))
     if attention_factor is None:
         attention_factor = 0.1 * math.log(scale) + 1
-    else:
-        positive("attention_factor", attention_factor, at_most=LARGEST_SCALE)
-    parts = ntk_by_parts(
-        rope, scale, beta_fast=beta_fast, beta_slow=beta_slow, truncate=truncate, ramp=ramp
-    )
+    positive("attention_factor, unless 'query',", attention_factor, at_most=LARGEST_SCALE)
     return parts.replace(gain=fixed(float64(rope.gain) * attention_factor))
 
 

@@ -89,8 +89,8 @@ def _without_form(config: Any, encoding: Encoding) -> list[str]:
     ]
     if type(encoding) is not RoPE:
         return [*problems, f"encoding {encoding.name!r}, only 'rope' with fixed numbers"]
-    unlike = [encoding.window, encoding.chunk, encoding.temperature, encoding.layers]
-    if encoding.logn or any(one is not None for one in unlike):
+    unlike = [encoding.window, encoding.chunk, encoding.temperature, encoding.stretch]
+    if encoding.logn or encoding.layers or any(one is not None for one in unlike):
         problems.append("windows, temperatures, logn and numbers per layer")
     shape = encoding.inv_freq.shape
     whole = shape == (config.head_size // 2,) and encoding.gain.ndim == 0

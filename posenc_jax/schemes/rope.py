@@ -1,5 +1,6 @@
 """Rotation of queries and keys by angles proportional to their positions."""
 
+import math
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -32,6 +33,9 @@ class RoPE(Encoding):
     alpha: jax.Array | None = trained(default=None)
     layout: str = static(default="half")
     keep: float | str = static(default=1.0)
+    # [], twice: least and largest s of a factor (0.1 ln s + 1)^2 on the logits of a query, where s
+    # is its (position + 1) / L.
+    stretch: tuple[jax.Array, jax.Array] | None = None
 
     phase_of_each = True
 
@@ -52,11 +56,14 @@ class RoPE(Encoding):
         return Phase(q_cos=cos, q_sin=sin, k_cos=cos, k_sin=sin, layout=self.layout)
 
     def query_scale(self, positions):
-        scale = super().query_scale(positions)
-        if self.dims.rotary_dim is None:
-            return scale
-        squared = jnp.broadcast_to(self.gain**2, positions.shape)
-        return squared if scale is None else squared * scale
+        factors = [super().query_scale(positions)]
+        if self.dims.rotary_dim is not None:
+            factors.append(jnp.broadcast_to(self.gain**2, positions.shape))
+        if self.stretch is not None:
+            s = jnp.clip((positions + 1) / self.train_length, *self.stretch)
+            factors.append((0.1 * jnp.log(s) + 1) ** 2)
+        factors = [factor for factor in factors if factor is not None]
+        return math.prod(factors) if factors else None
 
 
 def by_head(field: jax.Array) -> jax.Array:  # [], [R/2], [H, R/2] -> [1, H or 1, 1, R/2 or 1]

@@ -16,7 +16,8 @@ import posenc_jax
 from posenc_jax.runtime import devices
 
 MESHES = {"2 x 2": 2, "1 x 4": 4}
-PACKED = "rope", "fox", "relative", "selective_rope", "randomized", "stick_breaking with remainder"
+PACKED = "rope", "fox", "relative", "selective_rope", "randomized", "yarn by query"
+PACKED += ("stick_breaking with remainder",)
 MORE = {"stick_breaking with remainder": ("stick_breaking", {"remainder": True}, "none")}
 FIELDS = {"layers": 2, "width": DIMS.width, "heads": DIMS.heads, "vocab": VOCAB}
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import golden
+from attending import compiled, golden, mixed, qkv, scores_of, turned, visible
 from sizes import DIMS, L
 
 import posenc_jax
@@ -114,6 +114,28 @@ def test_yarn_scales_the_logits_by_its_squared_factor():
         k, extended.k_cos, extended.k_sin, "half"
     ).swapaxes(2, 3)
     close(after / before, (0.1 * math.log(8) + 1) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "scale"),
+    [
+        ("yarn:8:attention_factor=query", 1.0),
+        *(("dynamic_yarn:frequency_scale=8", scale) for scale in (0.5, 3.0, 20.0)),
+    ],
+)
+def test_the_factor_of_yarn_may_follow_the_query_or_the_row(text, scale):
+    """Against float64; frequencies and keys stay those of s = 8."""
+    length = 20 * L
+    q, k, v = qkv(length)
+    extended, fixed = (extend(t, build(), scale) for t in (text, "yarn:8:attention_factor=1"))
+    phases = [encoding.phase(jnp.arange(9)) for encoding in (extended, fixed)]
+    jax.tree.map(np.testing.assert_array_equal, *phases)
+    s = np.full(length, scale) if "dynamic" in text else (np.arange(length) + 1) / L
+    factor = (0.1 * np.log(np.clip(s, 1, 8)) + 1) ** 2
+    angle = np.arange(length)[:, None, None] * np.float64(fixed.inv_freq)
+    scores = factor[:, None] * scores_of(turned(q, angle), turned(k, angle))
+    expected = mixed(scores, visible(length, length), v)
+    np.testing.assert_allclose(compiled(q, k, v, extended), expected, atol=2e-5)
 
 
 def test_the_ramp_over_rotations_follows_the_paper():

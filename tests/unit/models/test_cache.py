@@ -36,6 +36,7 @@ def extended():
             marks = () if quick else pytest.mark.slow
             yield pytest.param(name, text, id=f"{name}@{text}", marks=marks)
     texts = "window:size=1", "yarn:2+logn+window:size=7", "streaming:first=2:window=9"
+    texts += ("yarn:4:attention_factor=query", "dynamic_yarn:frequency_scale=4")
     for text in texts:
         marks = pytest.mark.slow if text.startswith("window") else ()
         yield pytest.param("rope", text, id=f"rope@{text}", marks=marks)
@@ -124,13 +125,16 @@ def test_a_window_holds_no_more_keys_than_it_sees(make_model):
     assert slots(streaming, size=8) == [8, 8]
 
 
-def test_an_extension_may_change_between_steps(forward, make_model, make_tokens):
-    """Held keys are those of no extension: the last step equals a full pass of its own encoding."""
+@pytest.mark.parametrize(
+    ("name", "rotated"), [("yarn", False), ("dynamic_yarn:frequency_scale=4", True)]
+)
+def test_an_extension_may_change_between_steps(name, rotated, forward, make_model, make_tokens):
+    """Held keys are those of no scale: the last step equals a full pass of its own encoding."""
     model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
     tokens = make_tokens(SIZE)
-    yarn = posenc_jax.extend("yarn", rope, 4.0)
-    cache = models.init_cache(model.config, rope, 1, SIZE)
-    _, cache = step(model, tokens[:, :-1], rope, cache)
+    before, yarn = (posenc_jax.extend(name, rope, scale) for scale in (1.0, 4.0))
+    cache = models.init_cache(model.config, rope, 1, SIZE, rotated=rotated)
+    _, cache = step(model, tokens[:, :-1], before, cache)
     logits, _ = step(model, tokens[:, -1:], yarn, cache)
     np.testing.assert_allclose(
         logits[:, 0], forward(model, tokens, yarn)[:, -1], rtol=2e-5, atol=2e-5
