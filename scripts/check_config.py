@@ -73,7 +73,7 @@ def print_choices() -> int:
         module = schemes.find(name)
         _print_choice(name, schemes.options_of(name), module.__doc__)
     terminal.say("\nextensions: NAME[:SCALE][:OPTION=VALUE][+ANOTHER]; a list is written 1/1.5/2")
-    terminal.say("  an option of all for a hybrid encoding: layers=local or layers=global")
+    terminal.say("  layers=local|global|all, in a hybrid; default: the layers that see everything")
     for name, record in extensions.records().items():
         made_for = "any" if record.of is Encoding else record.made_for
         _print_choice(f"{name} (for {made_for})", record.options, record.apply.__doc__)

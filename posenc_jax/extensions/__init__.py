@@ -18,7 +18,7 @@ from posenc_jax.checks import LARGEST_SCALE, check_options, known, positive, tok
 from posenc_jax.composition import Part
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.extensions import distance
-from posenc_jax.extensions._record import Extension
+from posenc_jax.extensions._record import ALL, Extension
 from posenc_jax.extensions.rotary import turns
 
 __all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "turns"]
@@ -136,16 +136,20 @@ def _check_fits(record: Extension, encoding: Encoding):
 
 
 def _applied(record: Extension, encoding: Encoding, scale: float, options: dict) -> Encoding:
-    """Apply an extension; the option `layers` restricts it to one kind of layers."""
-    layers = options.pop("layers", None)
-    kinds = encoding.kinds_of_layers()
-    if layers is not None and not kinds:
+    """Apply an extension to the layers that the option `layers` names.
+
+    By default these are the layers that see everything, if it fits them, else all.
+    """
+    layers, kinds = options.pop("layers", None), encoding.kinds_of_layers()
+    if not kinds and layers is not None:
         raise ValueError(
             f"layers={layers!r} has no effect: all layers of encoding {encoding.name!r} are alike"
         )
     if layers is not None:
-        known("kind of layers:", layers, kinds)
-    return record.applied(encoding, scale, layers, options)
+        known("kind of layers:", layers, [*kinds, ALL])
+    elif kinds:
+        layers = record.default_layers(encoding)
+    return record.applied(encoding, scale, None if layers == ALL else layers, options)
 
 
 def fitting(encoding: Encoding) -> list[str]:

@@ -9,6 +9,8 @@ import numpy as np
 
 from posenc_jax.encoding import DistanceBias, Encoding
 
+ALL = "all"  # the kinds of layers together
+
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
@@ -32,6 +34,7 @@ class Extension:
     beyond_windows: bool = False  # does not apply within a window or a chunk
     shown: tuple[str, ...] = ()  # options that have a column in results
     also: tuple[Kind, ...] = ()  # further kinds it changes
+    in_all_layers: bool = False  # by default in layers with a window too
 
     def __call__(self, encoding: Encoding, scale: float, **options) -> Any:
         return self.apply(encoding, scale, **options)
@@ -84,6 +87,12 @@ class Extension:
                 return kind
         changed = any(map(self.kind.changed, (encoding, *self.carriers(encoding))))
         return self.kind if changed else None
+
+    def default_layers(self, encoding: Encoding) -> str:
+        """Return the kind of layers that see everything, if this fits them alone, else ALL."""
+        layers = {encoding.kind_of_layer(i): encoding.layer(i) for i in range(encoding.period)}
+        wide = [k for k, layer in layers.items() if layer.narrowed() is None and self.fits(layer)]
+        return wide[0] if len(wide) == 1 and not self.in_all_layers else ALL
 
     def applied(self, encoding: Encoding, scale: float, layers: Any, options: dict) -> Encoding:
         """Apply this to every carrier inside an encoding, in the layers of one kind or in all."""

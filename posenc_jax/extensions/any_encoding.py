@@ -5,12 +5,11 @@ import numpy as np
 from posenc_jax.checks import LARGEST_SCALE, positive, token_count
 from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension
-from posenc_jax.layers import Wrapper
 
 
 def _is_scaled(encoding: Encoding) -> bool:
-    """True if an encoding, or one inside its wrappers, scales queries."""
-    inner = isinstance(encoding, Wrapper) and _is_scaled(encoding.inner)
+    """True if an encoding, or one inside it, scales queries."""
+    inner = any(map(_is_scaled, encoding.named_parts().values()))
     return encoding.logn or encoding.temperature is not None or inner
 
 
@@ -32,7 +31,7 @@ def logn(encoding: Encoding, scale: float) -> Encoding:
     return encoding.replace(logn=True)
 
 
-@extension(TEMPERATURE, scale="none")
+@extension(TEMPERATURE, scale="none", in_all_layers=True)
 def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
     """Multiply all products of queries and keys by one factor."""
     shape = () if encoding.layers is None else (encoding.layers,)
@@ -40,7 +39,7 @@ def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
     return encoding.replace(temperature=fixed(np.full(shape, factor)))
 
 
-@extension(WINDOW, scale="none", shown=("size",))
+@extension(WINDOW, scale="none", shown=("size",), in_all_layers=True)
 def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
     """Let a query see only the last `size` tokens, itself included (None: L)."""
     size = encoding.dims.train_length if size is None else size

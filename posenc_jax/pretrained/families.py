@@ -252,6 +252,8 @@ def rotary(settings: Settings) -> Position:
     if not all(rotated):
         windowed, window = rotated, 0
     kinds = ["local" if one else "global" for one in windowed]
+    if found.extension:  # in layers with a window too
+        found = found._replace(extension=found.extension | {"layers": "all"})
     options = {"window": window, "global_rope": all(rotated) and "global" in kinds}
     encoding = {"name": "hybrid", "base": found.base, "pattern": _period(kinds)} | options
     return Position(encoding, longest, found)

@@ -52,11 +52,10 @@ class Hybrid(Encoding):
     def layer(self, index):
         hybrid = super().layer(index)
         layer = hybrid.kinds[self.kind_of_layer(index)]
-        factors = [t for t in (layer.temperature, hybrid.temperature) if t is not None]
         return layer.replace(
             window=layer.narrowed(self.window),
             logn=layer.logn or self.logn,
-            temperature=math.prod(factors) if factors else None,
+            temperature=hybrid.temperature if layer.temperature is None else layer.temperature,
         )
 
 

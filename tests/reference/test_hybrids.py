@@ -71,7 +71,7 @@ CASES = {
         ),
         "hybrid",
         dict(pattern="local,global", window=33, global_rope=True),
-        extension=("yarn:truncate=False", 8.0),
+        extension=("yarn:truncate=False:layers=all", 8.0),
     ),
     "gemma3": Case(
         "Gemma3Text",
@@ -85,7 +85,7 @@ CASES = {
         ),
         "hybrid",
         dict(window=70, global_rope=True, global_base=1e6),
-        extension=("pi:layers=global", 8.0),
+        extension=("pi", 8.0),
         queries="q_norm",
         keys="k_norm",
     ),

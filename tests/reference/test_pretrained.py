@@ -65,6 +65,9 @@ MODELS = {
     "mpt": ("Mpt", MPT | {"n_heads": 4}),
     "mpt of six heads": ("Mpt", MPT | {"n_heads": 6}),
 }
+LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0}
+NAME, FIELDS = MODELS["qwen2 with windows"]
+SCALED = {"qwen2 with windows, scaled in all layers": (NAME, FIELDS | {"rope_parameters": LINEAR})}
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": L}
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 ROPE_TYPES = {
@@ -137,9 +140,9 @@ def edited(folder, **fields):
     return folder
 
 
-@pytest.mark.parametrize("case", MODELS)
+@pytest.mark.parametrize("case", MODELS | SCALED)
 def test_a_saved_model_has_the_same_logits_here(case, tmp_path):
-    name, fields = MODELS[case]
+    name, fields = (MODELS | SCALED)[case]
     model = make(name, fields)
     folder = saved(model, tmp_path)
     length = {"train_length": L} if name == "Bloom" else {}

@@ -209,7 +209,8 @@ def test_longrope_divides_each_pair_by_its_own_factor():
 
 @pytest.mark.parametrize("name", schemes.names())
 def test_logn_scales_queries_of_any_encoding(name):
-    encoding = extend("logn", build(name), 1.0)
+    encoding = build(name)
+    encoding = extend("logn", encoding, 1.0).layer(encoding.period - 1)
     scale = encoding.query_scale(jnp.arange(1_000))
     length = 8 * L if name == "randomized" else L  # its max_position
     unextended = build(name).query_scale(jnp.arange(1_000))
@@ -325,17 +326,20 @@ def trained_of(encoding):
 def test_an_extension_changes_the_layers_of_a_hybrid_that_it_names_or_fits():
     local, far = build(base=1e4), build(base=1e6)
     both = build("hybrid", global_rope=True, local_base=1e4, global_base=1e6)
+    unlimited = build("hybrid", window=0, global_rope=True, local_base=1e4, global_base=1e6)
     usual = build("hybrid", local_base=1e4)  # whose global layers do not rotate
     for text, hybrid, changed in (
         ("yarn:layers=global", both, {3: far}),
-        ("pi", both, {0: local, 3: far}),
+        ("pi", both, {3: far}),
+        ("pi:layers=all", both, {0: local, 3: far}),
+        ("pi", unlimited, {0: local, 3: far}),
         ("yarn", usual, {0: local}),
         ("yarn:layers=local", usual, {0: local}),
     ):
         extended = extend(text, hybrid, 8.0)
         assert jax.tree.structure(extended) == jax.tree.structure(hybrid)  # one program for both
         name = text.partition(":")[0]
-        for index in (0, 3) if hybrid is both else (0,):
+        for index in (0,) if hybrid is usual else (0, 3):
             expected = hybrid.layer(index)
             if index in changed:
                 expected = extend(name, changed[index], 8.0)
@@ -380,8 +384,8 @@ def test_the_layers_option_selects_hybrid_layers_by_kind():
     by_layer = lambda encoding, field: [getattr(encoding.layer(i), field) for i in range(4)]  # noqa: E731
     cooled = extend("temperature:layers=global", hybrid, 1.0, factor=1.5)
     assert by_layer(cooled, "temperature")[:3] == [None] * 3
-    doubled = extend("temperature", cooled, 1.0, factor=2.0)
-    assert by_layer(doubled, "temperature") == [2, 2, 2, 3]
+    assert by_layer(extend("temperature", hybrid, 1.0), "temperature") == [1.25] * 4
+    assert by_layer(extend("logn", hybrid, 1.0), "logn") == [False] * 3 + [True]
     seen = extend("window:size=4:layers=global", hybrid, 1.0)
     assert by_layer(seen, "window") == [8, 8, 8, 4]
     both = posenc_jax.extend("logn+window:size=4", hybrid, 1.0, layers="global")
@@ -391,6 +395,7 @@ def test_the_layers_option_selects_hybrid_layers_by_kind():
     for text, name, limit in (
         ("window:size=4:layers=global", "window:layers=global:size=4", None),
         ("window:size=4", "window", 4),
+        ("yarn:layers=all", "yarn:layers=all", None),
     ):
         (method,) = methods(text, hybrid, 4.0)
         assert (method.name, method.limit) == (name, limit)

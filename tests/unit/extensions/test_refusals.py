@@ -102,7 +102,7 @@ REFUSED = {
     ],
     "hybrid": [
         ("yarn:layers=global", "'yarn' changes nothing in encoding 'hybrid' with layers"),
-        ("yarn:layers=far", "unknown kind of layers: 'far'; have: global, local"),
+        ("yarn:layers=far", "unknown kind of layers: 'far'; have: all, global, local"),
         ("streaming", MADE_FOR_ROTATIONS),
         ("lm_infinite", MADE_FOR_ROTATIONS),
     ],
