@@ -1,4 +1,5 @@
 """python scripts/adopt.py SOURCE --workdir=RUN [--train_length=N] [--dtype=bfloat16]
+                               [--weights=bfloat16]
 
 Turns a pretrained model into an ordinary run: configuration, tokenizer and one checkpoint. SOURCE
 is a folder with config.json and *.safetensors, a .gguf file, or a model id on the Hugging Face Hub.
@@ -34,13 +35,18 @@ def main(argv: list[str]) -> int:
         choices=("float32", "bfloat16"),
         help="dtype of the computation; default: bfloat16 if all weights are, else float32",
     )
+    parser.add_argument(
+        "--weights",
+        choices=("bfloat16",),
+        help="dtype in which matrices are held; default: as in the file, quantised ones as float32",
+    )
     options = parser.parse_args(argv[1:])
 
     def body() -> None:
         backend.configure()
         from posenc_jax.pretrained.adopt import adopt
 
-        facts = adopt(options.source, options.workdir, options.train_length, options.dtype)
+        facts = adopt(**vars(options))
         terminal.say("\n".join(f"{name}: {value}" for name, value in facts.items()))
 
     return terminal.code_of(body)

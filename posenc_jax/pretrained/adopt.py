@@ -2,8 +2,9 @@
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from posenc_jax.pretrained.sources import Source
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, total_digest
 from posenc_jax.runs.workdir import Workdir, keep_trained_on
-from posenc_jax.runtime import backend
+from posenc_jax.runtime import backend, terminal
 from posenc_jax.runtime.errors import DONE, ConfigError, DataError
 from posenc_jax.runtime.files import locked, write_atomically
 
@@ -48,21 +49,27 @@ class Adopted(NamedTuple):
     facts: dict[str, Any]
 
 
-def load(source: str | Path, train_length: int | None = None) -> Pretrained:
+def load(
+    source: str | Path, train_length: int | None = None, weights: str | None = None
+) -> Pretrained:
     """Load a folder of safetensors, a .gguf file or an id of the Hugging Face Hub."""
-    adopted = read(source, train_length)
+    adopted = read(source, train_length, weights=weights)
     parts = parameters.blank(adopted.config).replace(parameters.on_device(adopted.params))
     return Pretrained(parts.model, parts.encoding, adopted.tokenizer, adopted.facts)
 
 
 def adopt(
-    source: str | Path, workdir: Path, train_length: int | None = None, dtype: str | None = None
+    source: str | Path,
+    workdir: Path,
+    train_length: int | None = None,
+    dtype: str | None = None,
+    weights: str | None = None,
 ) -> dict[str, Any]:
     """Write a pretrained model as a run that is done; return its facts."""
     run = Workdir(workdir)
     if run.config() is not None:
         raise ConfigError(f"{workdir} holds a run already; give another --workdir")
-    adopted = read(source, train_length, dtype)
+    adopted = read(source, train_length, dtype, weights)
     encoder, kept = adopted.tokenizer, str((run / TOKENIZER).absolute())
     origin = dataclasses.replace(adopted.config.data.source, tokenizer=kept)
     data = dataclasses.replace(adopted.config.data, source=origin)
@@ -96,9 +103,14 @@ def adopt(
     return adopted.facts
 
 
-def read(source: str | Path, train_length: int | None = None, dtype: str | None = None) -> Adopted:
+def read(
+    source: str | Path,
+    train_length: int | None = None,
+    dtype: str | None = None,
+    weights: str | None = None,
+) -> Adopted:
     """Read a pretrained model; `dtype` is that of its computation, by default bfloat16 where all
-    weights are."""
+    weights are, and `weights` that of its matrices, by default the file's."""
     found = sources.read_source(source)
     try:
         family = families.family_of(found.config)
@@ -109,11 +121,13 @@ def read(source: str | Path, train_length: int | None = None, dtype: str | None 
         raise ConfigError(f"{source}: {str(error)[:1000]}") from error
     if wrong := building.mistakes(config):
         raise ConfigError(_listed(source, wrong))
-    params, dtypes = _filled(source, found, family, config)
+    terminal.say(f"reading {len(found.arrays)} arrays")
+    params, dtypes = _filled(source, found, family, config, weights)
     dtype = dtype or ("bfloat16" if dtypes <= {"bfloat16"} else "float32")
     model = dataclasses.replace(config.model, dtype=dtype)
     config = dataclasses.replace(config, model=model)
-    facts = _facts(source, found, position, config, dtypes)
+    size = sum(array.size for group in params.values() for array in group.values())
+    facts = _facts(source, found, position, config, dtypes, size)
     return Adopted(config, params, found.tokenizer, facts)
 
 
@@ -166,7 +180,7 @@ def _lengths(position: Position, train_length: int | None) -> tuple[int, int]:
 
 
 def _filled(
-    source: str | Path, found: Source, family: Family, config: Training
+    source: str | Path, found: Source, family: Family, config: Training, weights: str | None
 ) -> tuple[dict[str, Arrays], set[str]]:
     """Every parameter from the arrays of the source, each of which is held once."""
     shapes = {
@@ -176,7 +190,7 @@ def _filled(
     }
     filling = _Filling(family.names, config, shapes)
     for name, array in found.arrays.items():
-        filling.take(name, array)
+        filling.take(name, partial(_held, array, weights))
     problems = filling.problems + filling.missing()
     if problems:
         raise DataError(_listed(source, problems))
@@ -187,6 +201,13 @@ def _filled(
         # Tables of an encoding are added to embeddings in float32.
         groups[group][name] = array.astype(np.float32) if group == "encoding" else array
     return groups, {str(array.dtype) for array in groups["model"].values()}
+
+
+def _held(read: Callable[[], np.ndarray], weights: str | None) -> np.ndarray:
+    """An array as it is held: matrices may have another type than in the file."""
+    array = read()
+    changed = weights and array.ndim > 1 and str(array.dtype) in DTYPES
+    return array.astype(weights) if changed else array
 
 
 class _Filling:
@@ -274,10 +295,13 @@ def _facts(
     position: Position,
     config: Training,
     dtypes: set[str],
+    size: int,
 ) -> dict[str, Any]:
     """Facts to compare with the model card; a misread checkpoint shows here."""
-    rope = position.rope
+    rope, held, kinds = position.rope, "+".join(sorted(dtypes)), " + ".join(found.quantised)
     facts: dict[str, Any] = {"source": str(source), "model_type": found.config["model_type"]}
+    facts |= {"parameters": size, "layers": config.model.layers, "width": config.model.width}
+    facts |= {"vocab": config.model.vocab, "tokens": found.tokenizer.vocab}
     if rope is not None:
         facts |= {"theta": rope.base, "rope_type": rope.kind, "factor": rope.factor}
         facts |= {"fraction": rope.fraction}
@@ -288,7 +312,7 @@ def _facts(
         "eps": config.model.norm_eps,
         "tied": config.model.tied,
         "prefix": found.prefix,
-        "weights": "+".join(sorted(dtypes)),
+        "weights": f"{held} from {kinds}: quantised, a model of its own" if kinds else held,
         "computed in": config.model.dtype,
         "digest": found.digest,
     }

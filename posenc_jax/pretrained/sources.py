@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ class Source(NamedTuple):
     tokenizer: tokenizer.Learned
     prefix: int | None  # a token that is put before a text, which the model was trained with
     digest: str  # sha256 of the files
+    quantised: tuple[str, ...] = ()  # types of arrays that are dequantised, the most frequent first
 
 
 def digest_of(files: list[Path]) -> str:
@@ -181,7 +183,12 @@ def read_gguf(path: Path) -> Source:
         theirs = names.get(name, name)
         heads = paired.get(theirs.removesuffix(".weight").rpartition(".")[2])
         arrays[theirs] = partial(_gguf_array, path, gguf, tensor, heads)
-    return Source(config, arrays, encoder, prefix, digest_of([path]))
+    numbers: Counter[str] = Counter()
+    for tensor in tensors.values():
+        if _is_quantised(gguf, tensor):
+            numbers[tensor.tensor_type.name] += int(tensor.n_elements)
+    quantised = tuple(kind for kind, _ in numbers.most_common())
+    return Source(config, arrays, encoder, prefix, digest_of([path]), quantised)
 
 
 def _reader(gguf: Any, path: Path) -> Any:
@@ -312,12 +319,16 @@ def _gguf_array(path: Path, gguf: Any, tensor: Any, heads: int | None) -> np.nda
         return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
+def _is_quantised(gguf: Any, tensor: Any) -> bool:
+    is_bfloat16 = tensor.tensor_type == gguf.GGMLQuantizationType.BF16
+    return tensor.data.dtype.kind != "f" and not is_bfloat16
+
+
 def _dequantised(gguf: Any, tensor: Any) -> np.ndarray:
-    if tensor.tensor_type == gguf.GGMLQuantizationType.BF16:
-        return np.asarray(tensor.data).view(ml_dtypes.bfloat16)
-    if tensor.data.dtype.kind == "f":
-        return np.asarray(tensor.data)
-    return gguf.dequantize(tensor.data, tensor.tensor_type)
+    if _is_quantised(gguf, tensor):
+        return gguf.dequantize(tensor.data, tensor.tensor_type)
+    array = np.asarray(tensor.data)
+    return array if array.dtype.kind == "f" else array.view(ml_dtypes.bfloat16)
 
 
 def _gguf_tokenizer(facts: dict[str, Any], path: Path) -> tuple[tokenizer.Learned, int | None]:

@@ -6,7 +6,7 @@ import sys
 import ml_dtypes
 import pytest
 from curves import rows_of
-from llamas import LLAMA, TEXT, L, drawn, write
+from llamas import LLAMA, TEXT, L, V, drawn, write
 from running import here, python, script
 
 
@@ -19,6 +19,7 @@ def test_an_adopted_model_is_a_run_for_every_program(call, tmp_path):
         answer = here(program, f"--workdir={folder}", code=2)
         assert f"python scripts/adopt.py {folder} --workdir=RUN" in answer
     facts = script("adopt.py", folder, f"--workdir={run}")
+    assert f"reading {len(drawn())} arrays" in facts and f"tokens: {V - 6}" in facts
     assert "theta: 5000.0" in facts and "rope_type: default" in facts and "eps: 1e-05" in facts
     status = json.loads((run / "status.json").read_text())
     assert (status["state"], status["code"], status["saved"]) == ("done", 0, 1)

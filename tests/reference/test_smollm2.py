@@ -79,6 +79,8 @@ def test_logits_and_tokens_are_those_of_transformers(file, theirs, ours):
 
     text = stdlib.stdlib_files()[0].read_text()[:4000]
     assert (ours.facts["theta"], ours.facts["eps"], ours.facts["prefix"]) == (1e5, 1e-5, None)
+    assert ours.facts["parameters"] == sum(weight.numel() for weight in theirs.parameters())
+    assert ours.facts["weights"] == "float32 from Q4_1 + Q8_0: quantised, a model of its own"
     tokens, _ = ours.tokenizer.encode(text.encode(), "a text")
     assert ours.tokenizer.decode(tokens) == text
     # Without digits: their tokenizer of a GGUF file does not follow tokenizer.ggml.pre.

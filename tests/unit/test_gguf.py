@@ -106,13 +106,27 @@ def test_the_architecture_qwen3_is_not_interleaved(tmp_path):
 @pytest.mark.parametrize("kind", ["F16", "BF16"])
 def test_types_of_two_bytes_are_held_as_they_are(kind, tmp_path):
     quantised = getattr(gguf.GGMLQuantizationType, kind)
-    model = read(write_gguf(tmp_path / "model.gguf", quantised=quantised)).params["model"]
+    adopted = read(write_gguf(tmp_path / "model.gguf", quantised=quantised))
+    model = adopted.params["model"]
     dtype = np.float16 if kind == "F16" else ml_dtypes.bfloat16
     up = model["blocks.mlp.up.kernel"]
+    assert adopted.facts["weights"] == f"{np.dtype(dtype)}+float32"  # not quantised
     assert up.dtype == dtype and model["norm.scale"].dtype == np.float32
     np.testing.assert_array_equal(
         up[1].T, drawn()["model.layers.1.mlp.up_proj.weight"].astype(dtype)
     )
+
+
+def test_matrices_are_held_as_bfloat16_on_request(tmp_path):
+    held, whole = (
+        read(write_gguf(tmp_path / "model.gguf"), weights=weights).params["model"]
+        for weights in ("bfloat16", None)
+    )
+    for name, array in whole.items():
+        matrix = not name.endswith("scale")
+        expected = array.astype(ml_dtypes.bfloat16) if matrix else array
+        assert held[name].dtype == expected.dtype
+        np.testing.assert_array_equal(held[name], expected)
 
 
 def test_a_linear_rope_scaling_is_position_interpolation(tmp_path):
