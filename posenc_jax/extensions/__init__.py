@@ -18,13 +18,14 @@ from posenc_jax.checks import LARGEST_SCALE, check_options, known, positive, tok
 from posenc_jax.composition import Part
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.extensions import distance
-from posenc_jax.extensions._record import ALL, Extension
+from posenc_jax.extensions._record import Extension
 from posenc_jax.extensions.rotary import turns
 
 __all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "turns"]
 
 registry.keep_names(__name__)
 
+ALL = "all"  # kinds of layers
 _ORDER = ("given", "read", "none")  # extensions with a scale come first
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from posenc_jax.encoding import DistanceBias, Encoding
 
-ALL = "all"  # the kinds of layers together
-
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
@@ -88,11 +86,11 @@ class Extension:
         changed = any(map(self.kind.changed, (encoding, *self.carriers(encoding))))
         return self.kind if changed else None
 
-    def default_layers(self, encoding: Encoding) -> str:
-        """Return the kind of layers that see everything, if this fits them alone, else ALL."""
+    def default_layers(self, encoding: Encoding) -> str | None:
+        """Return the kind of layers that see everything, if this fits them; None: all."""
         layers = {encoding.kind_of_layer(i): encoding.layer(i) for i in range(encoding.period)}
         wide = [k for k, layer in layers.items() if layer.narrowed() is None and self.fits(layer)]
-        return wide[0] if len(wide) == 1 and not self.in_all_layers else ALL
+        return wide[0] if len(wide) == 1 and not self.in_all_layers else None
 
     def applied(self, encoding: Encoding, scale: float, layers: Any, options: dict) -> Encoding:
         """Apply this to every carrier inside an encoding, in the layers of one kind or in all."""

@@ -122,8 +122,8 @@ def yarn(
     cos and sin are multiplied by `attention_factor` (None: 0.1 ln s + 1), hence the logits by its
     square. With "query", s is (position + 1) / L of the query, from 1 to the scale.
     `frequency_scale` is the s of the frequencies alone, which that of the factor does not exceed:
-    the factor of `dynamic_yarn:frequency_scale=8` follows the row. Both scale queries alone, so
-    that rotated keys stay valid.
+    the factor of `dynamic_yarn:frequency_scale=8` follows the row. These two scale whole queries
+    and no keys, so that rotated keys stay valid.
     """
     slow = scale
     if frequency_scale is not None:

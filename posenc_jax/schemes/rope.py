@@ -63,7 +63,8 @@ class RoPE(Encoding):
             s = jnp.clip((positions + 1) / self.train_length, *self.stretch)
             factors.append((0.1 * jnp.log(s) + 1) ** 2)
         factors = [factor for factor in factors if factor is not None]
-        return math.prod(factors) if factors else None
+        product: Any = math.prod(factors)
+        return product if factors else None
 
 
 def by_head(field: jax.Array) -> jax.Array:  # [], [R/2], [H, R/2] -> [1, H or 1, 1, R/2 or 1]
