@@ -44,7 +44,9 @@ class Config:
         whole(1, 2**16),
     )
     mlp_width: int | None = default(
-        None, "hidden width of the MLP; None: 4 width, or 8/3 width for swiglu", whole(1, 2**24)
+        None,
+        "hidden width of the MLP; None: 4 width, or 8/3 width if gated",
+        whole(1, 2**24),
     )
     vocab: int | None = default(
         None, "V; None: that of the tokenizer, 256 for bytes", whole(1, 2**24)
@@ -68,15 +70,26 @@ class Config:
         "True: queries and keys of each head are normalised (rms) before they are rotated",
         true_or_false,
     )
+    qk_norm_of: str = default(
+        "head",
+        "what qk_norm normalises: each head, or all heads of a token together: head, all",
+        one_of("head", "all"),
+    )
+    embed_scale: bool = default(
+        False, "True: multiply the token embeddings by the root of D", true_or_false
+    )
     embed_norm: bool = default(False, "True: normalise the token embeddings", true_or_false)
     norm_place: str = default(
-        "pre", "normalise before or after each sublayer: pre, post", one_of("pre", "post")
+        "pre",
+        "what is normalised: the input of each sublayer (pre), the sum after it (post), its output "
+        "before the sum (output), or input and output (both)",
+        one_of("pre", "post", "output", "both"),
     )
     parallel: bool = default(False, "True: attention and MLP read the same input", true_or_false)
     activation: str = default(
         "gelu",
-        "activation of the MLP: gelu (its tanh form), gelu_erf, swiglu",
-        one_of("gelu", "gelu_erf", "swiglu"),
+        "activation of the MLP: gelu (its tanh form), gelu_erf, swiglu, geglu (tanh form)",
+        one_of("gelu", "gelu_erf", "swiglu", "geglu"),
     )
     biases: str = default(
         "none",
@@ -147,16 +160,23 @@ class Config:
         return self.layers > WRITTEN_OUT[platform] if self.scan is None else self.scan
 
     @property
+    def gated(self) -> bool:
+        return self.activation in ("swiglu", "geglu")
+
+    @property
     def hidden_size(self) -> int:
-        gated = self.activation == "swiglu"
-        return self.mlp_width or (max(8, round(self.width / 3) * 8) if gated else 4 * self.width)
+        wide = max(8, round(self.width / 3) * 8) if self.gated else 4 * self.width
+        return self.mlp_width or wide
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Mistakes in fields of a decoder that depend on each other, with `prefix` before each name."""
     problems = []
-    if values.get("parallel") is True and values["norm_place"] == "post":
-        problems.append(f"{prefix}parallel needs {prefix}norm_place = 'pre'; got 'post'")
+    place = values["norm_place"]
+    if values.get("parallel") is True and place != "pre":
+        problems.append(f"{prefix}parallel needs {prefix}norm_place = 'pre'; got {place!r}")
+    if values["qk_norm_of"] == "all" and not values["qk_norm"]:
+        problems.append(f"{prefix}qk_norm_of = 'all' has no effect without {prefix}qk_norm")
     width, heads = values["width"], values["heads"]
     if _is_size(width) and _is_size(heads):
         if values["head_dim"] is None and width % heads:

@@ -51,7 +51,7 @@ class Transformer(nnx.Module):
         )
         block_keys = jax.random.split(blocks_key, config.layers)
         self.blocks = jax.vmap(lambda key: Block(config, key))(block_keys)  # [layers, ...]
-        self.norm = make_norm(config) if config.norm_place == "pre" else None
+        self.norm = make_norm(config) if config.norm_place != "post" else None
         self.unembed = (
             None if config.tied else linear(config, config.width, config.vocab_size, unembed_key)
         )
@@ -184,8 +184,7 @@ class Transformer(nnx.Module):
 
     def _run(self, x: jax.Array, encoding: Encoding, row: Tokens) -> jax.Array:  # [B, T, D]
         """Return the last hidden states."""
-        x = self.run_blocks(x, encoding, row)
-        return x if self.norm is None else normed(self.norm, x)
+        return normed(self.norm, self.run_blocks(x, encoding, row))
 
     def hidden_step(
         self,
@@ -214,7 +213,7 @@ class Transformer(nnx.Module):
                 x, encoding.layer(index), row, cache=cache.layer(index), counts=counts
             )
             layers.append(held)
-        x = x if self.norm is None else self.norm(x)
+        x = normed(self.norm, x)
         read = cache.length + counts
         return x, cache.replace(layers=tuple(layers), length=read, empty=False)
 
@@ -242,6 +241,8 @@ class Transformer(nnx.Module):
     def _embedded(self, tokens: jax.Array, first: jax.Array | None = None) -> jax.Array:
         """Token embeddings, BOS where `first` is True, normalised where the model does so."""
         x = self.embed(tokens).astype(jnp.float32)
+        if self.config.embed_scale:  # the root as a number of the model's dtype, as it was trained
+            x = x * jnp.sqrt(self.config.width).astype(self.config.dtype)
         if self.bos is not None and first is not None:
             x = jnp.where(first[..., None], self.bos[...], x)
         return x if self.embed_norm is None else self.embed_norm(x)
@@ -271,7 +272,7 @@ class Transformer(nnx.Module):
         for index in range(config.layers):
             block, layer = self._block(index), encoding.layer(index)
             phase = layer.phase(row.position)
-            read = block.attention_norm(x) if config.norm_place == "pre" else x
+            read = block.read(x)
             yield Layer(
                 layer,
                 phase,
@@ -376,10 +377,14 @@ class Block(nnx.Module):
         self.config = config
         attention_key, mlp_key = jax.random.split(key)
         kind = Attention if config.latent_dim is None else LatentAttention
+        outputs = config.norm_place in ("output", "both")
+        others = config.norm_place != "output"
         self.attention = kind(config, attention_key)
-        self.attention_norm = make_norm(config)
+        self.attention_norm = make_norm(config) if others else None
+        self.attention_output_norm = make_norm(config) if outputs else None
         self.mlp = MLP(config, mlp_key)
-        self.mlp_norm = make_norm(config)
+        self.mlp_norm = make_norm(config) if others else None
+        self.mlp_output_norm = make_norm(config) if outputs else None
 
     def __call__(
         self,
@@ -394,17 +399,20 @@ class Block(nnx.Module):
         shape = x.shape
         # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
-        pre = self.config.norm_place == "pre"
-        read = normed(self.attention_norm, x) if pre else x
-        out, held = self.attention(read, encoding, tokens, shape, phase, cache, counts)
-        x, before_attention = x + out, x
-        if pre:
-            read = before_attention if self.config.parallel else x
-            x = x + self.mlp(normed(self.mlp_norm, read))
-        else:
+        out, held = self.attention(self.read(x), encoding, tokens, shape, phase, cache, counts)
+        x, before_attention = x + normed(self.attention_output_norm, out), x
+        if self.config.norm_place == "post":
             x = normed(self.attention_norm, x)
             x = normed(self.mlp_norm, x + self.mlp(x))
+        else:
+            read = before_attention if self.config.parallel else x
+            out = self.mlp(normed(self.mlp_norm, read))
+            x = x + normed(self.mlp_output_norm, out)
         return x.reshape(shape), held
+
+    def read(self, x: jax.Array) -> jax.Array:
+        """The input of attention."""
+        return x if self.config.norm_place == "post" else normed(self.attention_norm, x)
 
 
 class Attention(nnx.Module):
@@ -419,8 +427,10 @@ class Attention(nnx.Module):
         self.v = linear(config, config.width, groups * of_value, keys[2], bias=qkv)
         inner = config.heads * config.value_size
         self.out = linear(config, inner, config.width, keys[3], bias=out)
-        self.q_norm = rms_norm(config, config.head_size) if config.qk_norm else None
-        self.k_norm = rms_norm(config, config.head_size) if config.qk_norm else None
+        whole = config.qk_norm_of == "all"
+        queries, keys = (config.heads, groups) if whole else (1, 1)  # heads that share a norm
+        self.q_norm = rms_norm(config, queries * config.head_size) if config.qk_norm else None
+        self.k_norm = rms_norm(config, keys * config.head_size) if config.qk_norm else None
 
     def __call__(
         self, x, encoding, tokens, shape, phase, cache, counts
@@ -451,12 +461,17 @@ class Attention(nnx.Module):
         return self.keys(x, batch), _by_head(self.v(x), batch, self.config.groups)
 
     def queries(self, x: jax.Array, batch: int) -> jax.Array:  # [..., D] -> [B, H, T, K]
-        q = _by_head(self.q(x), batch, self.config.heads)
-        return q if self.q_norm is None else self.q_norm(q)
+        return self._by_head_normed(self.q(x), self.q_norm, batch, self.config.heads)
 
     def keys(self, x: jax.Array, batch: int) -> jax.Array:  # [..., D] -> [B, G, T, K]
-        k = _by_head(self.k(x), batch, self.config.groups)
-        return k if self.k_norm is None else self.k_norm(k)
+        return self._by_head_normed(self.k(x), self.k_norm, batch, self.config.groups)
+
+    def _by_head_normed(self, x, norm, batch: int, heads: int) -> jax.Array:
+        if norm is None:
+            return _by_head(x, batch, heads)
+        if self.config.qk_norm_of == "all":
+            return _by_head(norm(x), batch, heads)
+        return norm(_by_head(x, batch, heads))
 
 
 class LatentAttention(Attention):
@@ -514,22 +529,29 @@ def _by_head(x: jax.Array, batch: int, heads: int) -> jax.Array:  # -> [B, heads
     return x.reshape(batch, -1, heads, x.shape[-1] // heads).swapaxes(1, 2)
 
 
+ACTIVATIONS = {  # of `model.activation`
+    "gelu": jax.nn.gelu,
+    "gelu_erf": partial(jax.nn.gelu, approximate=False),
+    "swiglu": jax.nn.silu,
+    "geglu": jax.nn.gelu,
+}
+
+
 class MLP(nnx.Module):
     def __init__(self, config: Config, key: jax.Array):
         keys = jax.random.split(key, 3)
         bias = config.biases == "all"
-        self.approximate = config.activation != "gelu_erf"
         self.up = linear(config, config.width, config.hidden_size, keys[0], bias=bias)
         self.down = linear(config, config.hidden_size, config.width, keys[1], bias=bias)
-        gated = config.activation == "swiglu"
         make_gate = partial(linear, config, config.width, config.hidden_size, keys[2], bias=bias)
-        self.gate = make_gate() if gated else None
+        self.gate = make_gate() if config.gated else None
+        self.activation = config.activation
 
     def __call__(self, x):  # [B * T, D]
+        activation = ACTIVATIONS[self.activation]
         if self.gate is None:
-            gelu = jax.checkpoint(partial(jax.nn.gelu, approximate=self.approximate))
-            return self.down(gelu(self.up(x)))
-        gated = jax.checkpoint(lambda gate, x: jax.nn.silu(gate) * x)
+            return self.down(jax.checkpoint(activation)(self.up(x)))
+        gated = jax.checkpoint(lambda gate, x: activation(gate) * x)
         return self.down(gated(self.gate(x), self.up(x)))
 
 
@@ -570,12 +592,15 @@ def _gradients_of_product(arguments, gradient):
 _product.defvjp(lambda *arguments: (_product(*arguments), arguments), _gradients_of_product)
 
 
+def normed(norm: Any, x: jax.Array) -> jax.Array:
+    """A norm of x; without one, x. The backward pass computes it, as activations, again: reading
+    its parts from memory takes longer on a GPU."""
+    return x if norm is None else _normed(norm, x)
+
+
 @jax.checkpoint
-def normed(norm: nnx.Module, x: jax.Array) -> jax.Array:
-    """A norm of x. The backward pass computes it, as activations, again: reading its parts from
-    memory takes longer on a GPU."""
-    called: Any = norm
-    return called(x)
+def _normed(norm, x):
+    return norm(x)
 
 
 def make_norm(config: Config) -> nnx.RMSNorm | nnx.LayerNorm:

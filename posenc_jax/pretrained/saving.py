@@ -30,6 +30,7 @@ NEUTRAL: dict[str, Any] = {
     "bos": False,
     "norm_place": "pre",
     "qk_norm": False,
+    "embed_scale": False,
     "embed_norm": False,
     "parallel": False,
     "biases": "none",

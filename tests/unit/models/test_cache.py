@@ -61,9 +61,17 @@ def test_a_row_by_pieces_equals_the_full_pass(forward, encoding, drawn, make_mod
     np.testing.assert_allclose(logits, forward(model, tokens, encoding), rtol=limit, atol=limit)
 
 
-def test_options_of_models_by_pieces_equal_the_full_pass(forward, make_model, make_tokens):
-    options = {"norm": "layer", "parallel": True, "activation": "gelu_erf", "biases": "all"}
-    options |= {"qk_norm": True, "embed_norm": True, "norm_eps": 1e-3, "bos": True}
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm": "layer", "parallel": True, "activation": "gelu_erf", "biases": "all"}
+        | {"qk_norm": True, "embed_norm": True, "norm_eps": 1e-3, "bos": True},
+        {"norm_place": "both", "activation": "geglu", "embed_scale": True, "bos": True},
+        {"norm_place": "output", "qk_norm": True, "qk_norm_of": "all"},
+    ],
+    ids=["parallel", "both", "output"],
+)
+def test_options_of_models_by_pieces_equal_the_full_pass(forward, make_model, make_tokens, options):
     model = make_model(layers=1, **options)
     model = jax.tree.map(
         lambda leaf: leaf + np.float32(0.1 * np.cos(np.arange(leaf.size))).reshape(leaf.shape),

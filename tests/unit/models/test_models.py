@@ -23,6 +23,8 @@ OPTIONS = [
     {"norm": "layer", "parallel": True, "activation": "gelu_erf", "biases": "all"},
     {"norm": "layer_without_bias", "embed_norm": True, "qk_norm": True, "biases": "qkv"},
     {"latent_dim": 12, "rotary_dim": 2, "value_dim": 6, "biases": "qkv"},
+    {"norm_place": "both", "activation": "geglu", "embed_scale": True, "kv_heads": 2},
+    {"norm_place": "output", "qk_norm": True, "qk_norm_of": "all", "kv_heads": 2},
 ]
 
 
@@ -72,6 +74,11 @@ def test_every_option_starts_at_the_uniform_loss_and_learns(
     ("options", "added"),
     [
         ({"qk_norm": True}, {"blocks.attention.q_norm.scale", "blocks.attention.k_norm.scale"}),
+        (
+            {"norm_place": "both"},
+            {"blocks.attention_output_norm.scale", "blocks.mlp_output_norm.scale"},
+        ),
+        ({"embed_scale": True}, set()),
         ({"embed_norm": True}, {"embed_norm.scale"}),
         ({"biases": "qkv"}, {f"blocks.attention.{name}.bias" for name in "qkv"}),
         (
@@ -104,6 +111,17 @@ def test_an_option_adds_its_arrays_and_changes_the_logits(
     for name in added:  # and the logits depend on each of them
         changed = forward(with_leaves(model, drawn | {name: drawn[name] + 0.5}), tokens, build())
         assert name == "blocks.attention.k.bias" or np.abs(changed - after).max() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_embeddings_but_not_bos_are_scaled_by_the_root_that_the_dtype_holds(
+    dtype, make_model, make_tokens
+):
+    model, tokens = make_model(embed_scale=True, bos=True, dtype=dtype), make_tokens(L)
+    root = jnp.asarray(DIMS.width**0.5, dtype).astype(jnp.float32)
+    read = model.read(tokens)
+    np.testing.assert_array_equal(read[:, 1:], root * model.embed(tokens)[:, 1:])
+    np.testing.assert_array_equal(read[0, 0], model.bos[...])
 
 
 def test_bfloat16_weights_change_no_bit_of_a_bfloat16_pass(make_model, make_tokens, forward):

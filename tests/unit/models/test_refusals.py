@@ -23,6 +23,7 @@ OPTIONS = [
     ({"norm": "batch"}, "norm must be one of 'rms', 'layer', 'layer_without_bias'; got 'batch'"),
     ({"norm_place": "mid"}, "norm_place must be one of"),
     ({"norm_place": "post", "parallel": True}, "parallel needs norm_place = 'pre'"),
+    ({"qk_norm_of": "all"}, "qk_norm_of = 'all' has no effect without qk_norm"),
     ({"activation": "relu"}, "activation must be one of"),
     ({"dtype": "float16"}, "dtype must be one of"),
     ({"tied": 1}, "tied must be True or False"),
