@@ -38,14 +38,24 @@ class Stretch(NamedTuple):
     ends: bool  # True if it ends the text
 
 
-class Bytes:
+class _Tokenizer:
+    def encode(self, text: str, name: str = "the text") -> np.ndarray:  # [N]
+        """Tokens of a text; the name is that in errors."""
+        return self.measure(text.encode(), name)[0]
+
+    def measure(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of a text and the bytes of text of each, which sum to its length."""
+        raise NotImplementedError
+
+
+class Bytes(_Tokenizer):
     """A tokenizer with one token per byte."""
 
     name = file = "bytes"
     vocab = 256
     hash = "bytes"
 
-    def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def measure(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         tokens = np.frombuffer(text, np.uint8)
         return tokens, np.ones(len(tokens), np.uint8)
 
@@ -61,7 +71,7 @@ class Bytes:
         return bytes(np.asarray(tokens, np.uint8)).decode(errors="replace")
 
 
-class Learned:
+class Learned(_Tokenizer):
     """A tokenizer from a tokenizer.json, or a folder with it or with vocab.json and merges.txt."""
 
     def __init__(self, path: Path, name: str = "", read: Any = None):
@@ -80,8 +90,7 @@ class Learned:
             self.hash = hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
             self.widths = token_widths(self.tokenizer, self.vocab)  # [V]; None: not known
 
-    def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of a text and the bytes of text of each, which sum to its length."""
+    def measure(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         found = list(self.stream([Document(name, text)]))
         tokens, widths = zip(*((part.tokens, part.widths) for part in found), strict=True)
         return np.concatenate(tokens), np.concatenate(widths)
@@ -158,7 +167,7 @@ class Learned:
         return self.tokenizer.decode(np.asarray(tokens).tolist(), skip_special_tokens=False)
 
 
-class Unavailable:
+class Unavailable(_Tokenizer):
     """Tokenizer of prepared tokens whose file or package is missing; it raises errors when used."""
 
     def __init__(self, name: str, vocab: int, hash: str, why: str):
@@ -168,7 +177,7 @@ class Unavailable:
     def file(self) -> str:
         raise DataError(f"text cannot be tokenized: {self.why}")
 
-    def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def measure(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"{name} cannot be tokenized: {self.why}")
 
     def decode(self, tokens) -> str:
@@ -201,7 +210,7 @@ class RoundTrip:
         if isinstance(self.encoder, Bytes) or self.documents == self.DOCUMENTS or not room:
             return
         before = decode_utf8(text, name)[:room]
-        tokens, _ = self.encoder.encode(before.encode(), name)
+        tokens = self.encoder.encode(before, name)
         after = self.encoder.decode(tokens)
         if after == f" {before}":  # some tokenizers prepend a space
             after = before

@@ -42,7 +42,7 @@ def continued(
     choice("semantics", semantics, SEMANTICS)
     token_count("tokens", tokens)
     encoder = subject.tokenizer
-    ids = encoder.encode(prompt.encode(), "the prompt")[0] if prompt else np.zeros(0, np.int32)
+    ids = encoder.encode(prompt, "the prompt") if prompt else np.zeros(0, np.int32)
     first = 0 if subject.parts.model.config.bos else subject.prefix  # 0: for the trained vector
     if first is not None:
         ids = np.concatenate([[first], ids])

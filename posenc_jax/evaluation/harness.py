@@ -84,7 +84,7 @@ class RunLM(TemplateLM):
         return [self.prefix_token_id] if begins else []
 
     def _encode(self, string: str) -> list[int]:
-        return self.encoder.encode(string.encode(), "a request")[0].tolist() if string else []
+        return self.encoder.encode(string, "a request").tolist() if string else []
 
     def get_model_info(self) -> dict[str, Any]:
         """Facts that lm-evaluation-harness adds to its results."""

@@ -264,7 +264,7 @@ def test_a_trained_and_exported_llama_generates_the_same_text_there(tmp_path):
     script("export.py", run, f"--out={tmp_path / 'out'}", "--layout=llama")
 
     model, encoding, _, encoder = posenc_jax.load_run(run)
-    prompt, _ = encoder.encode(TEXT[:40].encode(), "a prompt")
+    prompt = encoder.encode(TEXT[:40])
     with jax.numpy_rank_promotion("allow"):
         ours, wrong = (
             np.asarray(models.generate(model, one, prompt[None], tokens=80))

@@ -187,7 +187,7 @@ def words_of(encoder: Any) -> Words | None:
     """The sentence in a tokenizer; None where too few names or values are one token each."""
 
     def encoded(name: str, value: str) -> np.ndarray:  # [2, S]
-        return np.stack(encoder.encode(SENTENCE.format(name, value).encode(), "a sentence"))
+        return np.stack(encoder.measure(SENTENCE.format(name, value).encode(), "a sentence"))
 
     named = _alike([encoded(name, VALUES[0]) for name in NAMES])
     valued = _alike([encoded(NAMES[0], value) for value in VALUES])

@@ -108,7 +108,7 @@ def learned(tmp_path):
 
 def test_files_and_folders_give_the_same_tokens_and_every_byte(learned):
     every = [tokenizer.load(str(learned / name)) for name in ("tokenizer.json", ".", "files")]
-    encoded = [encoder.encode(WIDE.encode(), "text") for encoder in every]
+    encoded = [encoder.measure(WIDE.encode(), "text") for encoder in every]
     for tokens, widths in encoded:
         np.testing.assert_array_equal(tokens, encoded[0][0])
         assert every[0].decode(tokens) == WIDE
@@ -129,23 +129,23 @@ def test_truncation_and_padding_of_a_tokenizer_are_ignored(learned):
     cutting.enable_padding(length=8)
     cutting.save(f"{learned}/cutting.json")
     names = ("tokenizer.json", "cutting.json")
-    whole, cut = (tokenizer.load(f"{learned}/{n}").encode(WIDE.encode(), "x") for n in names)
+    whole, cut = (tokenizer.load(f"{learned}/{n}").measure(WIDE.encode(), "x") for n in names)
     for ours, theirs in zip(cut, whole, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_text_without_tokens_is_refused_with_its_document(learned):
     broken = b"abc\xff"
-    np.testing.assert_array_equal(tokenizer.Bytes().encode(broken, "x")[0], list(broken))
+    np.testing.assert_array_equal(tokenizer.Bytes().measure(broken, "x")[0], list(broken))
     with pytest.raises(DataError, match=r"x is not UTF-8 at byte 3 \(0xff\)"):
-        tokenizer.load(f"{learned}/tokenizer.json").encode(broken, "x")
+        tokenizer.load(f"{learned}/tokenizer.json").measure(broken, "x")
     Tokenizer(models.WordLevel({"a": 0}, unk_token="?")).save(f"{learned}/t.json")
     with pytest.raises(DataError, match="doc.txt: .*t.json has no tokens for it: .*UNK"):
-        tokenizer.load(f"{learned}/t.json").encode(b"b", "doc.txt")
+        tokenizer.load(f"{learned}/t.json").encode("b", "doc.txt")
     panicking = tokenizer.load(f"{learned}/t.json")
     panicking.tokenizer.pre_tokenizer = pre_tokenizers.FixedLength(length=0)
     with pytest.raises(DataError, match="doc.txt: .*t.json has no tokens for it: chunk size"):
-        panicking.encode(b"a", "doc.txt")
+        panicking.encode("a", "doc.txt")
 
 
 def test_token_ids_may_have_gaps():
@@ -163,7 +163,7 @@ def test_an_invalid_tokenizer_is_named(tmp_path):
 
 def test_special_tokens_in_the_text_are_encoded_as_text():
     encoder = tokenizer.Learned(Path("x"), read=specials())
-    tokens, _ = encoder.encode(TEXT.encode(), "text")
+    tokens = encoder.encode(TEXT)
     assert encoder.decode(tokens) == TEXT
 
 
@@ -220,7 +220,7 @@ def test_tokenizing_in_pieces_gives_the_tokens_of_the_whole(monkeypatch):
             setattr(built, part, value)
         encoder = tokenizer.Learned(Path(name), read=built)
         cuts[name] = len(list(tokenizer.cut_pieces(text.encode(), built)))
-        tokens, widths = encoder.encode(text.encode(), name)
+        tokens, widths = encoder.measure(text.encode(), name)
         whole = built.encode(text, add_special_tokens=False)
         np.testing.assert_array_equal(tokens, whole.ids, err_msg=name)
         ends = tokenizer.byte_offsets(text)[[end for _, end in whole.offsets]]

@@ -28,7 +28,7 @@ class Words:
     def __init__(self):
         self.ids = {}
 
-    def encode(self, text, name):
+    def measure(self, text, name):
         words = re.findall(rb" ?\w+|\W", text)
         words = [part for w in words for part in ([w[:3], w[3:]] if w in self.two else [w])]
         tokens = [100 + self.ids.setdefault(word, len(self.ids)) for word in words]
