@@ -200,7 +200,7 @@ def _filled(
         array = filling.arrays.pop(path)
         # Tables of an encoding are added to embeddings in float32.
         groups[group][name] = array.astype(np.float32) if group == "encoding" else array
-    return groups, {str(array.dtype) for array in groups["model"].values()}
+    return groups, filling.dtypes
 
 
 def _held(read: Callable[[], np.ndarray], weights: str | None) -> np.ndarray:
@@ -219,6 +219,7 @@ class _Filling:
         self.arrays: Arrays = {}
         self.filled: dict[tuple[str, int], str] = {}  # the array that filled a layer of ours
         self.tied: Arrays = {}  # output projections in a file beside the embedding they equal
+        self.dtypes: set[str] = set()  # of the arrays in the file
         self.problems: list[str] = []
 
     def take(self, name: str, read) -> None:
@@ -234,6 +235,7 @@ class _Filling:
         if str(array.dtype) not in DTYPES:
             self.problems.append(f"{name}: its type is {array.dtype}, not {', '.join(DTYPES)}")
             return
+        self.dtypes.add(str(array.dtype))
         if row.ours == ("model.unembed",) and self.config.model.tied:
             self.tied[name] = array
             return
@@ -305,7 +307,7 @@ def _facts(
     if rope is not None:
         facts |= {"theta": rope.base, "rope_type": rope.kind, "factor": rope.factor}
         facts |= {"fraction": rope.fraction}
-        facts |= {name: position.encoding.get(name) for name in ("window", "pattern")}
+        facts |= {name: position.encoding.get(name) for name in ("window", "pattern", "local_base")}
     facts |= {
         "L": original_length(config),
         "train_length": config.train_length,

@@ -7,7 +7,7 @@ import numpy as np
 
 from models import Config
 from posenc_jax import fields
-from posenc_jax.checks import FARTHEST
+from posenc_jax.checks import FARTHEST, LARGEST, LEAST
 from posenc_jax.fields import Rule, above_zero, one_of, true_or_false
 from posenc_jax.pretrained.reading import (
     REQUIRED,
@@ -19,7 +19,15 @@ from posenc_jax.pretrained.reading import (
     read,
     text,
 )
-from posenc_jax.pretrained.rope import BASE, Rope, rope_of
+from posenc_jax.pretrained.rope import (
+    BASE,
+    FULL,
+    LOCAL_BASE,
+    WINDOWED,
+    Rope,
+    local_base_of,
+    rope_of,
+)
 
 Split = Callable[[np.ndarray, int], list[np.ndarray]]  # rows of a weight and the number of heads
 
@@ -79,6 +87,11 @@ def by_head(array: np.ndarray, heads: int) -> list[np.ndarray]:
     return [heads_first[:, i].reshape(-1, *array.shape[1:]) for i in range(3)]
 
 
+def one_more(array: np.ndarray, heads: int) -> list[np.ndarray]:
+    """Scales 1 + w of a file that holds w; bfloat16 would round them."""
+    return [array.astype(np.float32) + 1]
+
+
 def linear(ours: str, split: Split = whole) -> Row:
     names = {"weight": "kernel", "bias": "bias"}
     return Row(_modules(ours, split), names, split, transposed=True)
@@ -107,6 +120,8 @@ def _modules(ours: str, split: Split) -> tuple[str, ...]:
 
 ATTENTION, MLP = "model.blocks.attention", "model.blocks.mlp"
 ATTENTION_NORM, MLP_NORM = "model.blocks.attention_norm", "model.blocks.mlp_norm"
+ATTENTION_OUTPUT_NORM = "model.blocks.attention_output_norm"
+MLP_OUTPUT_NORM = "model.blocks.mlp_output_norm"
 
 # Their modules, N being the layer.
 LLAMA = {
@@ -126,6 +141,16 @@ LLAMA = {
 QWEN3 = LLAMA | {
     "layers.N.self_attn.q_norm": norm(f"{ATTENTION}.q_norm"),
     "layers.N.self_attn.k_norm": norm(f"{ATTENTION}.k_norm"),
+}
+# `post_attention_layernorm`, the norm before the MLP in Llama, is one after attention here.
+OLMO2 = QWEN3 | {
+    "layers.N.post_attention_layernorm": norm(ATTENTION_OUTPUT_NORM),
+    "layers.N.post_feedforward_layernorm": norm(MLP_OUTPUT_NORM),
+}
+GEMMA3_GGUF = OLMO2 | {"layers.N.pre_feedforward_layernorm": norm(MLP_NORM)}
+GEMMA3 = {
+    module: row._replace(split=one_more) if module.endswith("norm") else row
+    for module, row in GEMMA3_GGUF.items()
 }
 GPT_NEOX = {
     "embed_in": embedding("model.embed"),
@@ -223,7 +248,10 @@ RULES = {
     "sliding_window": optional(LENGTH),
     "use_sliding_window": true_or_false,
     "max_window_layers": fields.whole(0),
-    "layer_types": each(one_of("full_attention", "sliding_attention")),
+    "layer_types": each(one_of(FULL, WINDOWED)),
+    "sliding_window_pattern": fields.whole(1),
+    "rope_local_base_freq": optional(BASE),
+    "query_pre_attn_scalar": above_zero(LEAST, LARGEST),
     "no_rope_layers": each(only(0, 1)),
     "no_rope_layer_interval": fields.whole(1),
     "expansion_ratio": fields.whole(1, 2**10),
@@ -240,23 +268,36 @@ def rotary(settings: Settings) -> Position:
     rotated = _of_layers(settings, "no_rope_layers") or usual
     windowed, window = [False for _ in layers], settings.get("sliding_window")
     if window is not None and settings.get("use_sliding_window", True):
-        first = settings.get("max_window_layers", 0)
+        first, every = settings.get("max_window_layers", 0), settings.get("sliding_window_pattern")
         usual = [layer >= first and (not interval or not rotated[layer]) for layer in layers]
+        usual = [(layer + 1) % every != 0 for layer in layers] if every else usual
         stated = _of_layers(settings, "layer_types")
-        windowed = [kind == "sliding_attention" for kind in stated] or usual
+        windowed = [kind == WINDOWED for kind in stated] or usual
     if all(rotated) and not any(windowed):
         encoding = {"name": "rope", "base": found.base, "fraction": found.fraction}
         return Position(encoding, longest, found)
-    if not all(rotated) and any(windowed):
-        raise ValueError("layers without rotation beside windows are not supported")
-    if not all(rotated):
+    if not any(windowed):
         windowed, window = rotated, 0
+    if not all(rotated) and windowed != rotated:  # `hybrid` has two kinds of layers
+        raise ValueError(
+            "beside windows, the layers without rotation must be those that see everything"
+        )
     kinds = ["local" if one else "global" for one in windowed]
-    if found.extension:  # in layers with a window too
+    if found.extension and LOCAL_BASE not in settings:  # in layers with a window too
         found = found._replace(extension=found.extension | {"layers": "all"})
     options = {"window": window, "global_rope": all(rotated) and "global" in kinds}
+    local = local_base_of(settings, found)
+    options |= {"local_base": local} if local != found.base and "local" in kinds else {}
     encoding = {"name": "hybrid", "base": found.base, "pattern": _period(kinds)} | options
     return Position(encoding, longest, found)
+
+
+def rotary_of_gemma(settings: Settings) -> Position:
+    """The same where scores are divided by the root of K."""
+    scalar, size = settings["query_pre_attn_scalar"], settings["head_dim"]
+    if scalar != size:
+        raise ValueError(f"query_pre_attn_scalar = {scalar} is not supported, only {size} (K)")
+    return rotary(settings)
 
 
 def _of_layers(settings: Settings, key: str) -> list[Any]:
@@ -333,6 +374,41 @@ QWEN2_FAMILY = LLAMA_FAMILY._replace(
     usual=QWEN_USUAL,
     only=SILU,
 )
+OLMO2_USUAL = LLAMA_USUAL | {"rms_norm_eps": 1e-5, "rope_theta": 5e5}
+OLMO2_FAMILY = LLAMA_FAMILY._replace(
+    names=OLMO2,
+    options=LLAMA_OPTIONS | {"norm_place": "output", "qk_norm": True, "qk_norm_of": "all"},
+    usual=OLMO2_USUAL,
+    only=UNBIASED,
+)
+PATTERN_USUAL = {"sliding_window": 4096, "layer_types": None, "rope_local_base_freq": None}
+GEMMA3_FAMILY = LLAMA_FAMILY._replace(
+    names=GEMMA3,
+    options={
+        "norm": "rms",
+        "norm_place": "both",
+        "activation": "geglu",
+        "qk_norm": True,
+        "embed_scale": True,
+    },
+    position=rotary_of_gemma,
+    usual=LLAMA_USUAL
+    | PATTERN_USUAL
+    | {
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "tie_word_embeddings": True,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "sliding_window_pattern": 6,
+        "query_pre_attn_scalar": 256,
+    },
+    only={
+        "hidden_activation": ["gelu_pytorch_tanh"],
+        "attention_bias": [False],
+        "use_bidirectional_attention": [False, None],
+    },
+)
 MPT_MLP = "expansion_ratio * d_model"
 FAMILIES = {
     "llama": LLAMA_FAMILY,
@@ -357,6 +433,12 @@ FAMILIES = {
             "no_rope_layer_interval": 4,
         },
     ),
+    "olmo2": OLMO2_FAMILY,
+    "olmo3": OLMO2_FAMILY._replace(
+        usual=OLMO2_USUAL | PATTERN_USUAL | {"sliding_window_pattern": 4}
+    ),
+    "gemma3_text": GEMMA3_FAMILY,
+    "gemma3": GEMMA3_FAMILY._replace(names=GEMMA3_GGUF),  # of GGUF files
     "gpt_neox": Family(
         GPT_NEOX,
         USUAL_SIZES
@@ -463,6 +545,7 @@ LACKING = {
     "attn_logit_softcapping": "a soft cap on logits of attention",
     "final_logit_softcapping": "a soft cap on logits",
     "quantization_config": "quantised weights",
+    "text_config": "a model that reads more than text",
 }
 
 

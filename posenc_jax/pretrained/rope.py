@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 
 from posenc_jax.checks import FARTHEST, LARGEST, LARGEST_SCALE, LEAST
 from posenc_jax.fields import above_zero, between, true_or_false, whole
-from posenc_jax.pretrained.reading import Key, each, read
+from posenc_jax.pretrained.reading import Key, an_object, each, only, read
 
 BASE = above_zero(LEAST, LARGEST)
 FRACTION = above_zero(0, 1)
+FULL, WINDOWED = "full_attention", "sliding_attention"  # kinds of layers
+LOCAL_BASE = "rope_local_base_freq"
+OBJECT = Key(an_object, None)
 
 
 class Rope(NamedTuple):
@@ -28,7 +31,10 @@ def rope_of(settings: Mapping[str, Any]) -> Rope:
 
     A ValueError names settings that have no form here.
     """
-    given = settings["rope_scaling"] or settings["rope_parameters"] or {}
+    parameters = settings["rope_parameters"] or {}
+    if LOCAL_BASE in settings:  # of a family with settings per kind of layer
+        parameters = read("rope_parameters", parameters, {FULL: OBJECT})[FULL] or parameters
+    given = settings["rope_scaling"] or parameters
     given = {name: value for name, value in given.items() if value is not None}
     nested = [name for name, value in given.items() if isinstance(value, Mapping)]
     if nested:
@@ -53,6 +59,17 @@ def rope_of(settings: Mapping[str, Any]) -> Rope:
     scaled = {"scale": float(factor)} | extension if extension else {}
     base, fraction = found["rope_theta"], found.get("partial_rotary_factor", 1)
     return Rope(float(base), float(fraction), kind, float(factor), original, scaled)
+
+
+def local_base_of(settings: Mapping[str, Any], found: Rope) -> float:
+    """The base of layers with windows, which have no other rotary settings of their own."""
+    parameters = settings["rope_parameters"] or {}
+    stated = read("rope_parameters", parameters, {WINDOWED: OBJECT})[WINDOWED] or {}
+    keys = {
+        "rope_type": Key(only("default"), "default"),
+        "rope_theta": Key(BASE, settings.get(LOCAL_BASE) or found.base),
+    }
+    return float(read(WINDOWED, stated, keys)["rope_theta"])
 
 
 def _plain(found: Mapping[str, Any]) -> dict[str, Any]:

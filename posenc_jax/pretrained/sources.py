@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from posenc_jax.checks import LARGEST_SCALE, may_be_of_hub
+from posenc_jax.checks import LARGEST, LARGEST_SCALE, may_be_of_hub
 from posenc_jax.data import tokenizer
-from posenc_jax.fields import above_zero, true_or_false, whole
+from posenc_jax.fields import above_zero, between, true_or_false, whole
 from posenc_jax.pretrained import families
 from posenc_jax.pretrained.reading import REQUIRED, Key, an_object, each, only, read, text
 from posenc_jax.runtime.errors import ConfigError, DataError
@@ -139,18 +139,25 @@ def _token(name: str, value: Any):
     text(name, value.get("content") if isinstance(value, Mapping) else value)
 
 
-GGUF_KINDS = ("llama", "qwen2", "qwen3")  # architectures, which are model types of the same name
+ARCHITECTURE = "general.architecture"
+# Architectures, which are model types of the same name.
+GGUF_KINDS = ("llama", "qwen2", "qwen3", "gemma3")
 PRE, ADD_BOS, BOS_ID = (f"tokenizer.ggml.{key}" for key in ("pre", "add_bos_token", "bos_token_id"))
 TOKENS, TYPES, MERGES = (f"tokenizer.ggml.{key}" for key in ("tokens", "token_type", "merges"))
+SCORES, SPACE, UNKNOWN = (
+    f"tokenizer.ggml.{key}" for key in ("scores", "add_space_prefix", "unknown_token_id")
+)
 GGUF_TOKENIZER = {
     TOKENS: Key(each(text)),
     TYPES: Key(each(whole(0))),
-    MERGES: Key(each(text)),
     ADD_BOS: Key(true_or_false, None),
 }
+WORDS = {MERGES: Key(each(text))}
+PIECES = {SCORES: Key(each(between(-LARGEST, LARGEST))), SPACE: Key(true_or_false, True)}
+SPACES = "\u2581"  # a space in pieces
 LLAMA3 = "llama-bpe"  # its words that are tokens are not merged, and BOS is usual
 GGUF_FACTORS = "rope_freqs.weight"  # of Llama 3: what the frequency of each pair is divided by
-CONTROL, USER_DEFINED = 3, 4  # types of tokens that are found before the text is split
+NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types; the latter are found before the text is split
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -164,11 +171,9 @@ def read_gguf(path: Path) -> Source:
         reader = _reader(gguf, path)
         facts = {name: _shortest(field.contents()) for name, field in reader.fields.items()}
         tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
-    kind = facts.get("general.architecture")
-    if not isinstance(kind, str) or kind not in GGUF_KINDS:
-        raise ConfigError(
-            f"{path}: architecture {kind!r} is not supported; have: {', '.join(GGUF_KINDS)}"
-        )
+    kind = facts.get(ARCHITECTURE)
+    _refuse_unknown(kind, path)
+    assert isinstance(kind, str)
     try:
         encoder, prefix = _gguf_tokenizer(facts, path)
         config = _gguf_config(facts, kind, tensors)
@@ -199,7 +204,19 @@ def _reader(gguf: Any, path: Path) -> Any:
                 raise ValueError("the file ends too early")
             return found
 
+        def _push_field(self, field, skip_sum=False):
+            if field.name == ARCHITECTURE:  # before a vocabulary, which takes seconds
+                _refuse_unknown(field.contents(), path)
+            return super()._push_field(field, skip_sum)
+
     return Whole(path)
+
+
+def _refuse_unknown(kind: Any, path: Path):
+    if kind not in GGUF_KINDS:
+        raise ConfigError(
+            f"{path}: architecture {kind!r} is not supported; have: {', '.join(GGUF_KINDS)}"
+        )
 
 
 def _gguf_package() -> Any:
@@ -225,18 +242,26 @@ GGUF_KEYS: Mapping[str, tuple[str, Any]] = {
     "rope.freq_base": ("rope_theta", 1e4),
     "attention.sliding_window": ("sliding_window", None),
 }
+GEMMA3_KEYS: Mapping[str, tuple[str, Any]] = {  # which most files lack
+    "attention.sliding_window_pattern": ("sliding_window_pattern", 6),
+    "rope.freq_base_swa": ("rope_local_base_freq", 1e4),
+}
 
 
 def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[str, Any]:
     """The settings in the spelling of config.json."""
     rules = families.rules_of(families.FAMILIES[kind])
     own = {name.removeprefix(f"{kind}."): value for name, value in facts.items()}
-    keys = {name: Key(rules[theirs], usual) for name, (theirs, usual) in GGUF_KEYS.items()}
+    stated = {**GGUF_KEYS, **(GEMMA3_KEYS if kind == "gemma3" else {})}
+    keys = {name: Key(rules[theirs], usual) for name, (theirs, usual) in stated.items()}
     found = read(kind, own, keys)
-    config = {theirs: found[name] for name, (theirs, _) in GGUF_KEYS.items()}
+    config = {theirs: found[name] for name, (theirs, _) in stated.items()}
     heads, window = config["num_attention_heads"], config["sliding_window"]
     size = config["head_dim"] or config["hidden_size"] // heads
     read(kind, own, {"rope.dimension_count": Key(only(size), size)})
+    if kind == "gemma3":  # of 62 layers, the largest, scores are divided by another root
+        scalar = config["hidden_size"] / heads if config["num_hidden_layers"] == 62 else size
+        config["query_pre_attn_scalar"] = scalar
     rope = _gguf_rotary(own)
     if GGUF_FACTORS in tensors:
         factors = np.asarray(tensors.pop(GGUF_FACTORS).data, np.float64)
@@ -332,36 +357,72 @@ def _dequantised(gguf: Any, tensor: Any) -> np.ndarray:
 
 
 def _gguf_tokenizer(facts: dict[str, Any], path: Path) -> tuple[tokenizer.Learned, int | None]:
-    """The byte-level BPE of a file, whose pre-tokenizer follows `tokenizer.ggml.pre`, and the
-    token that is put first."""
+    """The tokenizer of a file, of one of two kinds, and the token that is put first."""
     import tokenizers
 
     kind, pre = facts.get("tokenizer.ggml.model"), facts.get(PRE)
     splitters = _pre_tokenizers(tokenizers)
-    if kind != "gpt2" or pre not in list(splitters):
+    if kind != "llama" and (kind != "gpt2" or pre not in list(splitters)):
         raise ValueError(
             f"a tokenizer of kind {kind!r} with pre-tokenizer {pre!r} is not supported; "
-            f"those that are: gpt2 with {', '.join(splitters)}"
+            f"those that are: llama, and gpt2 with {', '.join(splitters)}"
         )
-    found = read("its tokenizer", facts, GGUF_TOKENIZER)
+    pieces = kind == "llama"
+    found = read("its tokenizer", facts, GGUF_TOKENIZER | (PIECES if pieces else WORDS))
     tokens, types = found[TOKENS], found[TYPES]
-    begins = found[ADD_BOS] if found[ADD_BOS] is not None else pre == LLAMA3
-    bos = {BOS_ID: Key(whole(0, len(tokens) - 1))}
-    prefix = read("its tokenizer", facts, bos)[BOS_ID] if begins else None
+    begins = found[ADD_BOS] if found[ADD_BOS] is not None else pieces or pre == LLAMA3
+    ids = {UNKNOWN: Key(whole(0, len(tokens) - 1), 0)} if pieces else {}
+    ids |= {BOS_ID: Key(whole(0, len(tokens) - 1))} if begins else {}
+    numbers = read("its tokenizer", facts, ids)
     with reading(path):
-        merges = [tuple(merge.split(" ")) for merge in found[MERGES]]
-        vocabulary = {token: number for number, token in enumerate(tokens)}
-        bpe = tokenizers.models.BPE(vocabulary, merges, ignore_merges=pre == LLAMA3)
-        built = tokenizers.Tokenizer(bpe)
-        if pre == "qwen2":
-            built.normalizer = tokenizers.normalizers.NFC()
-        built.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(splitters[pre])
-        built.decoder = tokenizers.decoders.ByteLevel()
+        if pieces:
+            built = _of_pieces(tokenizers, found, tokens[numbers[UNKNOWN]])
+        else:
+            built = _of_words(tokenizers, found, pre, splitters)
         for kind, add in ((CONTROL, built.add_special_tokens), (USER_DEFINED, built.add_tokens)):
             chosen = [t for t, one in zip(tokens, types, strict=True) if one == kind]
             special = kind == CONTROL
-            add([tokenizers.AddedToken(t, normalized=False, special=special) for t in chosen])
-    return tokenizer.Learned(path, read=built), prefix
+            # Those of a text with spaces are found where its normalizer has replaced them.
+            normalized = pieces and not special and not found[SPACE]
+            options = {"normalized": normalized, "special": special}
+            add([tokenizers.AddedToken(t, **options) for t in chosen])
+    return tokenizer.Learned(path, read=built), numbers.get(BOS_ID)
+
+
+def _of_words(tokenizers: Any, found: dict[str, Any], pre: Any, splitters: Any) -> Any:
+    """A byte-level BPE, whose pre-tokenizer follows `tokenizer.ggml.pre`."""
+    merges = [tuple(merge.split(" ")) for merge in found[MERGES]]
+    vocabulary = {token: number for number, token in enumerate(found[TOKENS])}
+    bpe = tokenizers.models.BPE(vocabulary, merges, ignore_merges=pre == LLAMA3)
+    built = tokenizers.Tokenizer(bpe)
+    if pre == "qwen2":
+        built.normalizer = tokenizers.normalizers.NFC()
+    built.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(splitters[pre])
+    built.decoder = tokenizers.decoders.ByteLevel()
+    return built
+
+
+def _of_pieces(tokenizers: Any, found: dict[str, Any], unknown: str) -> Any:
+    """The BPE of SentencePiece (Kudo and Richardson 2018, arXiv:1808.06226), which merges the two
+    neighbours that make the piece of the highest score."""
+    tokens, normalizers, decoders = found[TOKENS], tokenizers.normalizers, tokenizers.decoders
+    ranked = zip(found[SCORES], tokens, found[TYPES], strict=True)
+    scores = {token: score for score, token, kind in ranked if kind == NORMAL}
+    merges = [
+        (token[:cut], token[cut:])
+        for token in sorted(scores, key=scores.__getitem__, reverse=True)
+        for cut in range(1, len(token))
+        if token[:cut] in scores and token[cut:] in scores
+    ]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    options = {"unk_token": unknown, "fuse_unk": True, "byte_fallback": True}
+    built = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges, **options))
+    before = [normalizers.Prepend(SPACES)] if found[SPACE] else []
+    built.normalizer = normalizers.Sequence([*before, normalizers.Replace(" ", SPACES)])
+    after = [decoders.Strip(" ", 1, 0)] if found[SPACE] else []
+    plain = [decoders.Replace(SPACES, " "), decoders.ByteFallback(), decoders.Fuse()]
+    built.decoder = decoders.Sequence([*plain, *after])
+    return built
 
 
 def _pre_tokenizers(tokenizers: Any) -> dict[str, list[Any]]:

@@ -43,6 +43,17 @@ NEOX = dict(
     max_position_embeddings=L,
     rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25},
 )
+BASES = {"full_attention": 5000.0, "sliding_attention": 200.0}
+PER_KIND = {kind: {"rope_type": "default", "rope_theta": base} for kind, base in BASES.items()}
+OLMO = {name: value for name, value in LLAMA.items() if name != "head_dim"}
+GEMMA = LLAMA | {
+    "tie_word_embeddings": True,
+    "num_hidden_layers": 4,
+    "sliding_window": 70,
+    "sliding_window_pattern": 3,
+    "query_pre_attn_scalar": 8,
+    "rope_parameters": PER_KIND,
+}
 MODELS = {
     "llama": ("Llama", LLAMA),
     "llama, tied": ("Llama", LLAMA | {"tie_word_embeddings": True, "num_key_value_heads": 4}),
@@ -57,6 +68,18 @@ MODELS = {
     "qwen3": ("Qwen3", QWEN),
     "smollm3": ("SmolLM3", LLAMA | {"num_hidden_layers": 4, "pad_token_id": 0, "head_dim": 10}),
     "smollm3, all rotated": ("SmolLM3", LLAMA | {"no_rope_layers": [1, 1, 1], "pad_token_id": 0}),
+    "smollm3 with windows": (
+        "SmolLM3",
+        LLAMA
+        | {"num_hidden_layers": 4, "pad_token_id": 0, "use_sliding_window": True}
+        | {"sliding_window": 70, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
+    ),
+    "olmo2": ("Olmo2", OLMO),
+    "olmo3": (
+        "Olmo3",
+        OLMO | {"num_hidden_layers": 5, "sliding_window": 70, "rope_parameters": PER_KIND},
+    ),
+    "gemma3": ("Gemma3", GEMMA),
     "gpt_neox": ("GPTNeoX", NEOX),
     "gpt_neox, sequential": ("GPTNeoX", NEOX | {"use_parallel_residual": False}),
     "gpt2": ("GPT2", GPT2),
@@ -67,8 +90,20 @@ MODELS = {
 }
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0}
 NAME, FIELDS = MODELS["qwen2 with windows"]
-SCALED = {"qwen2 with windows, scaled in all layers": (NAME, FIELDS | {"rope_parameters": LINEAR})}
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": L}
+SCALED = {
+    "qwen2 with windows, scaled in all layers": (NAME, FIELDS | {"rope_parameters": LINEAR}),
+    "olmo3, scaled where it sees everything": (
+        "Olmo3",
+        MODELS["olmo3"][1]
+        | {"max_position_embeddings": 8 * L}
+        | {"rope_parameters": PER_KIND | {"full_attention": YARN | {"rope_theta": 5000.0}}},
+    ),
+    "gemma3, scaled where it sees everything": (
+        "Gemma3",
+        GEMMA | {"rope_parameters": PER_KIND | {"full_attention": LINEAR}},
+    ),
+}
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 ROPE_TYPES = {
     "linear": {"rope_type": "linear", "factor": 4.0},
@@ -95,7 +130,8 @@ def make(name, fields):
     import torch
     import transformers
 
-    config = getattr(transformers, f"{name}Config")(**fields)
+    suffix = "TextConfig" if name == "Gemma3" else "Config"
+    config = getattr(transformers, f"{name}{suffix}")(**fields)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
     kind = "LMHeadModel" if name == "GPT2" else "ForCausalLM"
@@ -147,6 +183,16 @@ def test_a_saved_model_has_the_same_logits_here(case, tmp_path):
     folder = saved(model, tmp_path)
     length = {"train_length": L} if name == "Bloom" else {}
     assert error(ours(folder, **length), logits_of(model)) < 2e-4
+
+
+@pytest.mark.parametrize("pattern", [True, False])
+def test_an_older_spelling_of_gemma_is_the_same_model(pattern, tmp_path):
+    model = make("Gemma3", GEMMA)
+    folder = saved(model, tmp_path)
+    older = {"rope_theta": 5000.0, "rope_local_base_freq": 200.0, "rope_parameters": None}
+    older |= {"sliding_window_pattern": 3, "layer_types": None} if pattern else {}
+    assert error(ours(edited(folder, **older)), logits_of(model)) < 2e-4
+    assert error(ours(edited(folder, rope_local_base_freq=220.0)), logits_of(model)) > 1e-3
 
 
 # Keys of other families, and of some families in the wrong place.

@@ -9,6 +9,7 @@ from llamas import LAYERS, LLAMA, D, F, G, H, K, L, V, drawn, logits, write
 import posenc_jax
 from posenc_jax import pretrained
 from posenc_jax.data import tokenizer
+from posenc_jax.pretrained import sources
 from posenc_jax.pretrained.adopt import adopt, read
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
 
@@ -25,6 +26,13 @@ NAMES = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+}
+GEMMA_NAMES = NAMES | {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
 }
 CHARACTERS = tokenizer.train_bpe(["a"], 256).get_vocab()
 
@@ -44,9 +52,11 @@ def write_gguf(
     lacking=(),
     edit=None,
     add_bos=False,
+    arrays=None,
+    layers=LAYERS,
 ):
     writer = gguf.GGUFWriter(path, kind)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_context_length(L)
     writer.add_embedding_length(D)
     writer.add_feed_forward_length(F)
@@ -74,10 +84,12 @@ def write_gguf(
     writer.add_bos_token_id(0)
     if add_bos is not None:
         writer.add_add_bos_token(add_bos)
-    for name, array in drawn().items():
+    names = GEMMA_NAMES if kind == "gemma3" else NAMES
+    for name, array in (arrays or drawn()).items():
         module = name.removesuffix(".weight")
         layer, inner = (module.split(".", 3)[2:]) if ".layers." in module else (None, module)
-        place = f"blk.{layer}.{NAMES[inner]}" if layer else NAMES[inner]
+        place = f"blk.{layer}.{names[inner]}" if layer else names[inner]
+        array = array + 1 if kind == "gemma3" and array.ndim == 1 else array
         if kind == "llama" and inner in ("self_attn.q_proj", "self_attn.k_proj"):
             array = interleaved(array, H if inner.endswith("q_proj") else G)
         if quantised is None or array.ndim == 1:
@@ -187,7 +199,7 @@ def gain(name):
     ("options", "message"),
     [
         ({"pre": "deepseek-v9"}, "pre-tokenizer 'deepseek-v9' is not supported"),
-        ({"kind": "gemma2"}, "architecture 'gemma2' is not supported"),
+        ({"kind": "gemma3", "layers": 62}, "query_pre_attn_scalar = 4.0 is not supported, only 6"),
         *(
             (gain(name), f"rope.scaling.{name} is not supported")  # gains of two meanings
             for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor")
@@ -214,6 +226,34 @@ def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, numbers, word, tm
     for text, expected in (("\n\n12 a", numbers), ("cab", word)):
         tokens = encoder.encode(text)
         assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (False, ["ab", "\u2581", "ba", "  ", "b", "<0xC3>", "<0xA9>"]),
+        (True, ["\u2581a", "b", "\u2581", "ba", "  ", "\u2581", "b", "<0xC3>", "<0xA9>"]),
+    ],
+)
+def test_pieces_are_merged_by_score_and_unknown_characters_are_bytes(space, expected, tmp_path):
+    pieces = {"<s>": (-9.0, 3), "  ": (-9.0, 4), "\u2581": (-5.0, 1)}
+    pieces |= {"a": (-6.0, 1), "b": (-7.0, 1)}  # scores and types
+    pieces |= {f"<0x{byte:02X}>": (-9.0, 6) for byte in range(256)}
+    pieces |= {"\u2581a": (0.0, 1), "ba": (-1.0, 1), "ab": (-2.0, 1)}
+    scores, types = zip(*pieces.values(), strict=True)
+    facts = {
+        "tokenizer.ggml.model": "llama",
+        sources.TOKENS: list(pieces),
+        sources.SCORES: list(scores),
+        sources.TYPES: list(types),
+        sources.SPACE: space,
+        sources.BOS_ID: 0,
+    }
+    encoder, prefix = sources._gguf_tokenizer(facts, tmp_path)
+    text = "ab ba  b\u00e9"
+    assert [list(pieces)[token] for token in encoder.encode(text)] == expected
+    assert encoder.measure(text.encode(), "a text")[1].sum() == len(text.encode())
+    assert prefix == 0  # where the file does not say
 
 
 def test_a_file_that_is_cut_or_lacks_a_key_ends_in_an_error_of_ours(tmp_path):
@@ -251,6 +291,74 @@ def test_a_text_without_the_missing_bytes_of_a_vocabulary_needs_no_offsets(tmp_p
         tokens, widths = encoder.measure(text.encode(), "a text")
         assert len(tokens) == len(widths) and widths.sum() == len(text.encode())
         assert len(slow) == offsets
+
+
+def gemma(dtype=np.float32):
+    """The arrays of a Gemma 3 whose norms hold their scales without the 1."""
+    arrays = {name: array for name, array in drawn(dtype).items() if name != "lm_head.weight"}
+    sizes = {"pre_feedforward_layernorm": D, "post_feedforward_layernorm": D}
+    sizes |= {"self_attn.q_norm": K, "self_attn.k_norm": K}
+    rng = np.random.default_rng(3)
+    for layer in range(LAYERS):
+        for name, size in sizes.items():
+            path = f"model.layers.{layer}.{name}.weight"
+            arrays[path] = (0.3 * rng.normal(size=size)).astype(dtype)
+    return arrays
+
+
+GEMMA = LLAMA | {
+    "model_type": "gemma3_text",
+    "hidden_activation": "gelu_pytorch_tanh",
+    "sliding_window": 8,
+    "sliding_window_pattern": 2,
+    "query_pre_attn_scalar": K,
+    "rope_local_base_freq": 300.0,
+    "tie_word_embeddings": True,
+}
+
+
+def gemma_file(path, of_pattern=True, **options):
+    def edit(writer):
+        writer.add_sliding_window(8)
+        if of_pattern:
+            writer.add_uint32("gemma3.attention.sliding_window_pattern", 2)
+            writer.add_float32("gemma3.rope.freq_base_swa", 300.0)
+
+    return write_gguf(path, "gemma3", edit=edit, arrays=gemma(), **options)
+
+
+def test_gemma_of_a_file_is_that_of_a_folder(tmp_path):
+    file = pretrained.load(gemma_file(tmp_path / "gemma.gguf"))
+    folder = pretrained.load(write(tmp_path / "gemma", gemma(), GEMMA))
+    np.testing.assert_array_equal(logits(file), logits(folder))
+    names = "window", "pattern", "local_base"
+    facts = [tuple(one.facts[name] for name in names) for one in (file, folder)]
+    assert facts == [(8, "local,global", 300.0)] * 2
+    # What a file omits is the rule of the published models: one in six layers, base 10,000.
+    plain = read(gemma_file(tmp_path / "plain.gguf", of_pattern=False)).config.encoding
+    assert (plain.options["pattern"], plain.options["local_base"]) == ("local", 1e4)
+
+
+def test_scales_of_gemma_are_whole_in_a_bfloat16_model(tmp_path):
+    arrays = gemma(ml_dtypes.bfloat16)
+    adopted = read(write(tmp_path / "gemma", arrays, GEMMA))
+    assert adopted.config.model.dtype == "bfloat16"
+    scale = adopted.params["model"]["blocks.attention_output_norm.scale"]
+    held = arrays["model.layers.1.post_attention_layernorm.weight"].astype(np.float32)
+    np.testing.assert_array_equal(scale[1], held + 1)
+    assert (scale[1].astype(ml_dtypes.bfloat16) != scale[1]).any()
+
+
+def test_an_unknown_architecture_is_refused_before_its_vocabulary_is_read(tmp_path, monkeypatch):
+    path = write_gguf(tmp_path / "model.gguf", "gemma2")
+    parsed = []
+    get = gguf.GGUFReader._get_str
+    monkeypatch.setattr(
+        gguf.GGUFReader, "_get_str", lambda *place: parsed.append(place) or get(*place)
+    )
+    with pytest.raises(ConfigError, match="architecture 'gemma2' is not supported"):
+        read(path)
+    assert len(parsed) < 10
 
 
 def test_an_adopted_file_is_the_model_of_its_folder(tmp_path):

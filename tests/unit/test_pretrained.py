@@ -30,6 +30,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 LLAMA3["original_max_position_embeddings"] = L
 LONGROPE = {"type": "longrope", "short_factor": [1.0] * 3, "long_factor": [2.0] * 3}
 LONGROPE["original_max_position_embeddings"] = 16
+GEMMA = {"model_type": "gemma3_text", "query_pre_attn_scalar": K}
 EXTENDED = LLAMA | {"rope_scaling": YARN, "max_position_embeddings": 4 * L}
 
 
@@ -102,6 +103,14 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
             "rope type 'llama3': low_freq_factor is missing",
         ),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "per kind of layer"),
+        (GEMMA | {"query_pre_attn_scalar": 168}, "= 168 is not supported, only 6"),
+        (GEMMA | {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is"),
+        ({"model_type": "gemma3", "text_config": {"a": 1}}, r"more than text \(text_config\)"),
+        (
+            {"model_type": "smollm3", "use_sliding_window": True, "sliding_window": 8}
+            | {"no_rope_layers": [1, 0]},
+            "the layers without rotation must be those that see everything",
+        ),
         ({"num_key_value_heads": 3}, "heads must be a multiple of kv_heads"),
         ({"max_position_embeddings": None}, "states no length .* give --train_length"),
         ({"rope_scaling": {"type": "linear"}}, "rope type 'linear': factor is missing"),
@@ -276,6 +285,7 @@ FOLDERS = {  # config.json by family, not all of which suit the arrays
     "qwen3": LLAMA
     | {"model_type": "qwen3", "use_sliding_window": True, "layer_types": ["full_attention"] * 2},
     "smollm3": LLAMA | {"model_type": "smollm3", "no_rope_layers": [1, 0]},
+    "gemma3": LLAMA | GEMMA | {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}}},
     "longrope": LLAMA | {"rope_parameters": {"rope_type": "longrope", "long_factor": [1.0] * 3}},
     "mpt": {"model_type": "mpt", "n_heads": 6, "attn_config": {"alibi_bias_max": 8}},
 }
