@@ -90,6 +90,13 @@ class Learned(_Tokenizer):
             self.hash = hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
             self.widths = token_widths(self.tokenizer, self.vocab)  # [V]; None: not known
 
+    def within(self, vocab: int) -> "Learned":
+        """The tokenizer without added tokens of larger ids, as Gemma 3 has one for images."""
+        written = json.loads(self.tokenizer.to_str())
+        written["added_tokens"] = [t for t in written["added_tokens"] if t["id"] < vocab]
+        reduced = _package().Tokenizer.from_str(json.dumps(written))
+        return Learned(Path(self.file), self.name, read=reduced)
+
     def measure(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         found = list(self.stream([Document(name, text)]))
         tokens, widths = zip(*((part.tokens, part.widths) for part in found), strict=True)

@@ -116,6 +116,9 @@ def read(
         family = families.family_of(found.config)
         settings = families.settings_of(found.config, family)
         position = family.position(settings)
+        vocab = settings[family.sizes["vocab"]]
+        if found.tokenizer.vocab > vocab > (found.prefix or 0):
+            found = found._replace(tokenizer=found.tokenizer.within(vocab))
         config = _config(found, family, settings, position, train_length)
     except ValueError as error:
         raise ConfigError(f"{source}: {str(error)[:1000]}") from error

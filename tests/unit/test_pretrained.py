@@ -94,7 +94,7 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         ({"quantization_config": {"bits": 4}}, "quantised weights"),
         ({"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported, only 'silu'"),
         ({"attention_bias": True}, "attention_bias = True is not supported"),
-        ({"vocab_size": 200}, "tokenizer has 258 tokens, more than the 200"),
+        ({"vocab_size": 200}, "tokenizer has 257 tokens, more than the 200"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "is not dynamic_ntk"),
         ({"rope_scaling": {"type": "su", "factor": 2.0}}, "rope type 'su' is not supported"),
         ({"rope_scaling": LONGROPE}, "changes its numbers with the length read"),
@@ -216,6 +216,17 @@ def test_a_tokenizer_that_puts_a_token_first_decides_without_add_bos_token(folde
     }
     path.write_text(json.dumps(written))
     assert pretrained.load(folder).facts["prefix"] == 257
+
+
+def test_an_added_token_without_a_vector_is_text(tmp_path):
+    config = LLAMA | {"vocab_size": 257}
+    folder = write(tmp_path / "llama", drawn(config=config), config)
+    encoder = pretrained.load(folder).tokenizer
+    assert encoder.vocab == 257 and encoder.decode(encoder.encode("<s>")) == "<s>"
+    assert encoder.encode("<s>").size == 3
+    write(folder, drawn(config=config), config, {"bos_token": "<s>", "add_bos_token": True})
+    with pytest.raises(ConfigError, match="258 tokens, more than the 257"):  # it begins each row
+        pretrained.load(folder)
 
 
 def test_an_adopted_run_holds_the_model_and_no_text(folder, tmp_path):
