@@ -192,7 +192,7 @@ def init_cache(
     if rotated and not rotates_once(config, encoding):
         raise ValueError(f"keys of encoding {encoding.name!r} cannot be rotated once")
     return Cache(
-        layers=tuple(_empty(config, layer, batch, size, mesh) for layer in layers),
+        layers=tuple(_empty(config, layer, batch, size, rotated, mesh) for layer in layers),
         length=jnp.zeros((), jnp.int32),
         rows=batch,
         size=size,
@@ -275,7 +275,9 @@ def _of_places(places: jax.Array, features: Any) -> Tokens:
     return Tokens(jnp.where(places == EMPTY, 0, places), order=places, features=features)
 
 
-def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | None) -> LayerCache:
+def _empty(
+    config: Config, layer: Encoding, batch: int, size: int, rotated: bool, mesh: Mesh | None
+) -> LayerCache:
     first, last = layer.visible_keys()
     slots = size if last is None else min(first + last, size)
     ring = slots < size
@@ -284,6 +286,9 @@ def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | 
     zeros = partial(jnp.zeros, device=None if mesh is None else by_pieces(mesh))
     dtype = jnp.dtype(config.dtype)
     heads, of_key, of_value = config.held_sizes
+    if rotated:  # a rotation may make two entries of one
+        q, k = (jnp.zeros((1, each, 1, of_key)) for each in (config.heads, heads))
+        of_key = turn(q, k, k, layer, layer.phase(jnp.zeros(1)))[1].shape[3]
     features = None
     if overrides(layer, "read"):
         x = jax.ShapeDtypeStruct((batch, slots, config.width), dtype)

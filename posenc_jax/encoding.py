@@ -72,6 +72,8 @@ class Phase(struct.PyTreeNode):
     q_sin: jax.Array
     k_cos: jax.Array  # [B or 1, H or 1, S, R/2]
     k_sin: jax.Array
+    # Which entries are a pair: "half" or "interleaved"; "polar": each entry is one, of the length
+    # softplus(x) and the angle 0, and R/2 is the number of entries.
     layout: str = struct.field(pytree_node=False)
 
 

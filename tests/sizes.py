@@ -21,6 +21,18 @@ VARIANTS = {  # options that turn a scheme into another encoding
     "streaming": ("rope", {}, "streaming:window=33"),  # two layers see all of the longest rows
 }
 
+NEEDED = {  # options that some extensions cannot do without
+    "abf": "abf:base=50000",
+    "temperature": "temperature:factor=1.25",
+}
+
+
+def with_options(extension, scheme="rope"):
+    """The text of an extension, with a factor for each pair of the scheme."""
+    pairs = DIMS.head_dim // (1 if scheme == "pope" else 2)
+    lambdas = "/".join(map(str, np.geomspace(1, 4, pairs)))
+    return (NEEDED | {"longrope": f"longrope:lambdas={lambdas}"}).get(extension, extension)
+
 
 def config_of(name, **fields):
     """The run of a recipe made small; fields are flattened, `model.layers`."""

@@ -45,7 +45,7 @@ def cudnn(
     *,
     phase: Phase | None = None,
 ) -> jax.Array:
-    length, size = q.shape[2:]
+    length = q.shape[2]
     biased, window = overrides(encoding, "bias"), encoding.narrowed()
     check_cudnn(q, k, v, q_tokens, k_tokens)
     _check_hooks(encoding)
@@ -57,10 +57,10 @@ def cudnn(
         raise Unfit("a window together with a bias")
     bias = None
     q, k, v = turn(q, k, v, encoding, phase)
-    q = scaled(q, encoding, q_tokens, k_tokens)
+    q, size = scaled(q, encoding, q_tokens, k_tokens), q.shape[3]
     slopes = _slopes(encoding) if k_tokens.contiguous else None
     if slopes is not None:
-        q, k, v = _with_slopes(q, k, v, slopes * size**0.5)
+        q, k = _with_slopes(q, k, slopes * size**0.5)
     elif biased:
         if length > MATERIALISED or q_tokens.position.ndim > 1:
             raise Unfit(
@@ -73,12 +73,14 @@ def cudnn(
             full_bias: Any = encoding.bias(q_tokens, k_tokens)
             bias = full_bias[None]
         bias = bias.astype(q.dtype)  # cuDNN returns NaN for a float32 bias
-    return call_cudnn(q, k, v, bias, size=size, is_causal=True, window=window)[..., :size]
+    return call_cudnn(q, k, v, bias, size=size, is_causal=True, window=window)
 
 
 def call_cudnn(q, k, v, bias=None, *, size: int, window: int | None = None, **options) -> Any:
     """Attention with heads before tokens; with `return_residual`, its log-sums too. Scores are
-    divided by the root of `size`."""
+    divided by the root of `size`, and values may have fewer entries than keys."""
+    of_values = v.shape[3]
+    v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[3] - of_values)])  # jax.nn wants as many
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
     options["local_window_size"] = None if window is None else (window - 1, 0)
     try:
@@ -87,7 +89,8 @@ def call_cudnn(q, k, v, bias=None, *, size: int, window: int | None = None, **op
         )
     except (RuntimeError, NotImplementedError) as error:  # no cuDNN, an old version, an odd size
         raise Unfit(str(error)) from error
-    return jax.tree.map(lambda x: x.swapaxes(1, 2), out)
+    out = jax.tree.map(lambda x: x.swapaxes(1, 2), out)
+    return (out[0][..., :of_values], out[1]) if isinstance(out, tuple) else out[..., :of_values]
 
 
 def splash(
@@ -101,7 +104,6 @@ def splash(
     phase: Phase | None = None,
     interpret: bool = False,
 ) -> jax.Array:
-    size = q.shape[3]
     check_splash(q, k, v, q_tokens, k_tokens, interpret)
     _check_hooks(encoding)
     slopes = _slopes(encoding) if k_tokens.contiguous else None
@@ -109,17 +111,17 @@ def splash(
         raise Unfit("splash attention takes no bias")
     q, k, v = turn(q, k, v, encoding, phase)
     q = scaled(q, encoding, q_tokens, k_tokens)
-    q = divided(q, size)
+    q = divided(q)
     if slopes is not None:
-        q, k, v = _with_slopes(q, k, v, slopes)
+        q, k = _with_slopes(q, k, slopes)
     documents = documents_of(q_tokens, k_tokens)
     options: Any = dict(window=encoding.narrowed(), interpret=interpret)
-    return call_splash(q, k, v, documents, **options)[..., :size]
+    return call_splash(q, k, v, documents, **options)
 
 
-def divided(q, size: int):
-    """Queries over the root of `size`, by which splash attention does not divide."""
-    return (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)
+def divided(q):
+    """Queries over the root of their size, by which splash attention does not divide."""
+    return (q.astype(jnp.float32) * q.shape[3] ** -0.5).astype(q.dtype)
 
 
 def call_splash(
@@ -223,7 +225,7 @@ def _slopes(encoding: Encoding) -> jax.Array | None:
     return encoding.straight() if current else None
 
 
-def _with_slopes(q, k, v, slopes: jax.Array):  # [H]
+def _with_slopes(q, k, slopes: jax.Array):  # [H]
     """Append entries whose product is m j; j and m are split into exact bfloat16 parts."""
     length = q.shape[2]
     if length > 1 << 16:
@@ -240,4 +242,4 @@ def _with_slopes(q, k, v, slopes: jax.Array):  # [H]
     of_k = jnp.asarray(np.pad(of_k, ((0, 0), (0, spare))), k.dtype)
     q = jnp.concatenate([q, jnp.broadcast_to(of_q, (*q.shape[:3], EXTRA))], axis=-1)
     k = jnp.concatenate([k, jnp.broadcast_to(of_k, (*k.shape[:3], EXTRA))], axis=-1)
-    return q, k, jnp.pad(v, ((0, 0), (0, 0), (0, 0), (0, EXTRA)))
+    return q, k

@@ -120,8 +120,12 @@ def materialise_once(table: jax.Array) -> jax.Array:
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Array:
     """Rotate the first R of the K entries of every head in float32; the rest are unchanged."""
     pairs = cos.shape[-1]
-    turned, rest = x[..., : 2 * pairs].astype(jnp.float32), x[..., 2 * pairs :]
-    if layout == "half":
+    size = pairs if layout == "polar" else 2 * pairs
+    turned, rest = x[..., :size].astype(jnp.float32), x[..., size:]
+    if layout == "polar":
+        length = jax.nn.softplus(turned)
+        turned = jnp.concatenate([length * cos, length * sin], axis=-1)
+    elif layout == "half":
         a, b = turned[..., :pairs], turned[..., pairs:]
         turned = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
     else:

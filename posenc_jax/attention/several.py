@@ -134,7 +134,7 @@ def in_region(
         return _to_first(q, k, v, encoding, q_tokens, k_tokens, phase, region)
     if region.between is not None:
         return _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region)
-    nearest, length, size = region.nearest, q.shape[2], q.shape[3]
+    nearest, length = region.nearest, q.shape[2]
     if nearest >= length:
         return _nothing(q, v)
     q, k, v = turn(q, k, v, encoding, phase)
@@ -143,10 +143,10 @@ def in_region(
     window = None if region.window is None else region.window - nearest
     if target.platform() == "gpu":
         options = dict(is_causal=True, return_residual=True)
-        out, logsum = call_cudnn(q, k, v, size=size, window=window, **options)
+        out, logsum = call_cudnn(q, k, v, size=q.shape[3], window=window, **options)
     else:
         check_splash(q, k, v, q_tokens, k_tokens)
-        out, logsum = call_splash(divided(q, size), k, v, window=window, return_residual=True)
+        out, logsum = call_splash(divided(q), k, v, window=window, return_residual=True)
     return _after(nearest, out, logsum)
 
 
@@ -179,7 +179,7 @@ def _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
     if target.platform() == "tpu" or region.chunks is None or k_tokens.position.ndim > 1:
         raise Unfit("keys at positions of their chunks")
     chunk, least, most = region.chunks
-    length, size = q.shape[2:]
+    length = q.shape[2]
     count = -(-length // chunk)
     if least >= count:
         return _nothing(q, v)
@@ -187,7 +187,7 @@ def _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
     q = scaled(q, encoding, q_tokens, k_tokens)
     fill = [(0, 0), (0, 0), (0, count * chunk - length), (0, 0)]
     q, k, v = (jnp.pad(x, fill) for x in (q, k, v))
-    options = dict(size=size, return_residual=True, is_causal=least == 0)
+    options = dict(size=q.shape[3], return_residual=True, is_causal=least == 0)
 
     def apart(x, first: int, end: int):  # chunks as rows
         x = x[:, :, first * chunk : end * chunk]
@@ -216,7 +216,7 @@ def by_pieces(
     q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, *, phase
 ) -> tuple[jax.Array, jax.Array]:
     """Attention of a piece of the queries at a time, with the mask in the bias."""
-    heads, length, size = q.shape[1:]
+    heads, length = q.shape[1:3]
     q, k, v = turn(q, k, v, encoding, phase)
     q = scaled(q, encoding, q_tokens, k_tokens)
     of_rows = overrides(encoding, "read") or k_tokens.document is not None
@@ -232,7 +232,7 @@ def by_pieces(
         bias = bias_of(encoding, own, seen, queries, end)
         bias = jnp.where(mask, 0.0 if bias is None else bias, NONE).astype(q.dtype)
         given = q[:, :, first:end], k[:, :, :end], v[:, :, :end], bias
-        outs.append(call_cudnn(*given, size=size, return_residual=True))
+        outs.append(call_cudnn(*given, size=q.shape[3], return_residual=True))
     out, logsum = (jnp.concatenate(each, axis=2) for each in zip(*outs, strict=True))
     return out, logsum
 

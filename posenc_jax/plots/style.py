@@ -49,6 +49,7 @@ ENCODINGS = {
     "dape": ("#EE3377", "3"),
     "selective_rope": ("#33BBEE", "4"),
     "stick_breaking": ("#BB5566", "_"),
+    "pope": ("#EE7733", "|"),
 }
 EXTENSIONS = {
     "none": ("#0072B2", "o"),

@@ -49,13 +49,16 @@ def full(q, k, v, encoding, q_tokens, k_tokens, *, phase):
     if phase is not None:
 
         def turned(x, cos, sin):
+            if phase.layout == "polar":
+                length = jnp.log1p(jnp.exp(x))
+                return jnp.concatenate([length * cos, length * sin], axis=-1)
             pairs = cos.shape[-1]
             a, b, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
             return jnp.concatenate([a * cos - b * sin, b * cos + a * sin, rest], axis=-1)
 
         q, k = turned(q, phase.q_cos, phase.q_sin), turned(k, phase.k_cos, phase.k_sin)
     k, v = (jnp.repeat(x, H // k.shape[1], axis=1) for x in (k, v))
-    scores = jnp.einsum("bhqk,bhsk->bhqs", q, k) / K**0.5
+    scores = jnp.einsum("bhqk,bhsk->bhqs", q, k) / q.shape[-1] ** 0.5
     scale = encoding.query_scale(q_tokens.position)
     if scale is not None:
         by_head = scale if scale.ndim == 3 else jnp.atleast_2d(scale)[:, None]

@@ -50,6 +50,7 @@ def outputs_and_gradients(way, given, places, **options):
         for name, quick in (
             ("nope", 1),
             ("rope", H),
+            ("pope", 1),
             ("xpos", 0),  # 0: both cases are slow
             ("alibi", H),
             ("t5", 1),
@@ -87,7 +88,7 @@ def test_alibi_is_exact_at_30000_tokens():
     dims = posenc_jax.Dims(6, K, 6 * K, 128)
     encoding = posenc_jax.build("alibi", dims, key=jax.random.key(0))
     zeros = jnp.zeros((1, 6, 30_000, K), jnp.bfloat16)
-    q, k, _ = kernels._with_slopes(zeros, zeros, zeros, encoding.slopes)
+    q, k = kernels._with_slopes(zeros, zeros, encoding.slopes)
     rows = np.array([0, 255, 256, 29_999])
     product = np.asarray(q[0, :, 29_999], np.float64)[:, None] @ np.swapaxes(
         np.asarray(k[0][:, rows], np.float64), 1, 2
@@ -97,7 +98,8 @@ def test_alibi_is_exact_at_30000_tokens():
 
 
 @pytest.mark.parametrize(
-    ("name", "window", "groups"), [("nope", None, 1), ("rope", 40, H), ("alibi", None, 1)]
+    ("name", "window", "groups"),
+    [("nope", None, 1), ("rope", 40, H), ("pope", 40, 1), ("alibi", None, 1)],
 )
 def test_splash_attention_matches_plain_attention(name, groups, window):
     (q, k, v, encoding), places = setting(name, jnp.float32, groups)
@@ -143,7 +145,7 @@ def lowered(name, platform, dtype, how="kernel", length=T):
     return gradient.trace(q, k, v, encoding).lower(lowering_platforms=(platform,)).as_text()
 
 
-@pytest.mark.parametrize("name", ["nope", "rope", "alibi", "t5", "kerple_log", "fire"])
+@pytest.mark.parametrize("name", ["nope", "rope", "pope", "alibi", "t5", "kerple_log", "fire"])
 def test_the_program_for_a_gpu_calls_cudnn(name, pretend):
     pretend("gpu")
     text = lowered(name, "cuda", jnp.bfloat16)
@@ -151,7 +153,7 @@ def test_the_program_for_a_gpu_calls_cudnn(name, pretend):
     assert "Backward" in text
 
 
-@pytest.mark.parametrize("name", ["nope", "rope", "alibi"])
+@pytest.mark.parametrize("name", ["nope", "rope", "pope", "alibi"])
 def test_the_program_for_a_tpu_calls_splash_attention(name, pretend):
     pretend("tpu")
     assert "tpu_custom_call" in lowered(name, "tpu", jnp.bfloat16)

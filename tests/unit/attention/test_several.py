@@ -12,10 +12,11 @@ from posenc_jax.attention import attend, kernels, several
 L, T, DIMS = 32, 128, posenc_jax.Dims(4, 16, 64, 32)
 BY_REGION = [("rope", name) for name in ("self_extend", "rerope", "leaky_rerope", "dca")]
 BY_REGION += [("rope", name) for name in ("streaming", "lm_infinite:limit=48")]
+BY_REGION += [("pope", name) for name in ("self_extend", "dca")]
 BY_PIECE = [(name, "none") for name in ("t5", "fire", "fox", "relative", "alibi of documents")]
 BY_PIECE += [("kerple_log", "window:size=40"), ("fire", "logn")]
 WHOLE = [("rope with a sink", "none"), ("rope with a sink", "window:size=40")]
-FEW = {("rope", "self_extend"), ("rope", "dca"), ("fox", "none"), ("rope with a sink", "none")}
+FEW = {("rope", "self_extend"), ("pope", "dca"), ("fox", "none"), ("rope with a sink", "none")}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from attending import qkv
-from sizes import DIMS, L
+from sizes import DIMS, L, with_options
 
 import posenc_jax
 from posenc_jax import extensions, schemes
@@ -15,11 +15,6 @@ from posenc_jax.attention import attend
 
 KEY = jax.random.key(0)
 ROPE = posenc_jax.build("rope", DIMS)
-OPTIONS = {  # that some extensions cannot do without
-    "abf": "abf:base=50000",
-    "longrope": "longrope:lambdas=1/1.5/2/4",
-    "temperature": "temperature:factor=1.25",
-}
 MADE_FOR_ROTATIONS = "made for rope or DistanceBias without a window"
 ALREADY = [  # two extensions of one kind
     ("rerope", "dca", "distance"),
@@ -163,7 +158,7 @@ def test_an_extension_that_does_not_fit_or_is_there_is_refused(name):
     fitting = extensions.fitting(encoding)
     assert {"none", "logn"} <= set(fitting)
     for other in extensions.records():
-        text = OPTIONS.get(other, other)
+        text = with_options(other, name)
         if other in fitting:
             extended = posenc_jax.extend(text, encoding, 2.0)
             assert other == "none" or "already extended" in refusal(text, extended)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sizes import DIMS, L
+from sizes import DIMS, L, with_options
 
 import models
 import posenc_jax
@@ -14,11 +14,6 @@ from posenc_jax import extensions, schemes
 
 SIZE = 2 * L + 9
 CUTS = (0, 13, 26, 27, 28, SIZE)  # pieces of one size, so of few programs, and single tokens
-NUMBERS = {  # options that some extensions cannot do without
-    "abf": "abf:base=50000",
-    "longrope": f"longrope:lambdas={'/'.join(['1.5'] * (DIMS.head_dim // 2))}",
-    "temperature": "temperature:factor=1.3",
-}
 
 
 @jax.jit
@@ -31,7 +26,7 @@ def extended():
     for name in schemes.names():
         encoding = posenc_jax.build(name, DIMS, key=jax.random.key(3))
         for extension in extensions.fitting(encoding):
-            text = NUMBERS.get(extension, extension)
+            text = with_options(extension, name)
             quick = (name, text) == ("rope", "self_extend")
             marks = () if quick else pytest.mark.slow
             yield pytest.param(name, text, id=f"{name}@{text}", marks=marks)

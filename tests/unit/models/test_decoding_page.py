@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 import pytest
 from running import committed
-from sizes import DIMS
+from sizes import DIMS, with_options
 
 import models
 import posenc_jax
@@ -13,7 +13,6 @@ from posenc_jax import extensions, schemes
 
 PAGE = Path(__file__).parents[3] / "docs" / "decoding.md"
 CONFIG = models.Config(width=DIMS.width, heads=DIMS.heads, layers=4)
-NUMBERS = {"abf": "abf:base=5e4", "longrope": "longrope:lambdas=2/2/2/2", "temperature": "logn"}
 
 
 def row(name, encoding, needs_length=False):
@@ -37,7 +36,7 @@ def rows():
     for name, record in extensions.records().items():
         scheme = "rope" if record.fits(posenc_jax.build("rope", DIMS)) else "learned"
         encoding = posenc_jax.build(scheme, DIMS, key=key)
-        extended = posenc_jax.extend(NUMBERS.get(name, name), encoding, 2.0)
+        extended = posenc_jax.extend(with_options(name), encoding, 2.0)
         yield row(f"`{name}`", extended, record.scale == "read")
 
 

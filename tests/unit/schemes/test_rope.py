@@ -1,5 +1,7 @@
 """Rotating pairs and trained frequencies of RoPE."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from posenc_jax.schemes import rope as module
 pytestmark = pytest.mark.sampled
 
 GOLDEN = golden("content")
+FIELD = golden("field")
 LAYERS = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=3)
 ALPHA = jnp.array([0.3, -0.2, 0.1, 0.7])
 SCALES = {
@@ -47,6 +50,46 @@ def test_kept_pairs_match_golden_frequencies(rule):
         dims = Dims(1, size, size, case.get("train_length", 64))
         rope = build(dims, base=case["base"], keep=case.get("keep", "turned"))
         np.testing.assert_allclose(rope.inv_freq, case["inv_freq"], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+@pytest.mark.parametrize(("name", "case"), [("pope", 0), ("pope", 1)])
+def test_outputs_match_golden_values(name, case, how):
+    given = FIELD[name][case]
+    q, k, v = (jnp.asarray(given[each], jnp.float32)[None] for each in "qkv")
+    heads, size = q.shape[2:]
+    encoding = posenc_jax.build(name, Dims(heads, size, heads * size, L), base=given["base"])
+    if "bias" in given:
+        encoding = encoding.replace(shift=jnp.asarray(given["bias"], jnp.float32))
+    out = attend(q, k, v, encoding, implementation=how)
+    np.testing.assert_allclose(out[0], given["out"], atol=1e-6)
+
+
+def test_extensions_see_a_rope_of_twice_the_entries_in_pope():
+    pope = posenc_jax.build("pope", DIMS)
+    rope = build(Dims(DIMS.heads, 2 * DIMS.head_dim, DIMS.width, L))
+    for name, options in SCALES.items():
+        if name == "longrope":
+            options = {"lambdas": np.geomspace(1, 4, DIMS.head_dim).tolist()}
+        ours, theirs = (posenc_jax.extend(name, one, 4.0, **options) for one in (pope, rope))
+        np.testing.assert_array_equal(ours.inv_freq, theirs.inv_freq)
+        assert ours.gain == theirs.gain and ours.base == theirs.base
+
+
+def test_pope_turns_queries_alone_by_its_biases():
+    """Heads that share keys have each their own biases, which a rotated cache holds too."""
+    rng = np.random.default_rng(0)
+    q, k, v = (
+        jnp.asarray(rng.normal(size=(1, 9, heads, DIMS.head_dim)), jnp.float32)
+        for heads in (DIMS.heads, 2, 2)
+    )
+    pope = posenc_jax.build("pope", DIMS)
+    pope = pope.replace(shift=jnp.asarray(rng.uniform(-8, 1, pope.shift.shape), jnp.float32))
+    each = [jnp.repeat(x, DIMS.heads // 2, axis=2) for x in (k, v)]
+    np.testing.assert_allclose(attend(q, k, v, pope), attend(q, *each, pope), atol=1e-6)
+    assert pope.phase(jnp.arange(9)).k_cos.shape[1] == 1
+    with pytest.raises(ValueError, match="'pope' turns whole heads and does not fit a latent"):
+        posenc_jax.build("pope", dataclasses.replace(DIMS, rotary_dim=4))
 
 
 def test_keeping_all_pairs_equals_rope_and_none_equals_nope():
