@@ -23,6 +23,7 @@ WINDOW = {"window": 128}  # at every length, so that a step's local layers grow 
 CASES = {  # name -> recipe, fields of its encoding
     BASE: ("nope", {}),
     "rope": ("rope", {}),
+    "rope, imaginary": ("rope", {"imaginary": True}),
     "pope": ("pope", {}),
     "alibi": ("alibi", {}),
     "hybrid, all local": ("hybrid", WINDOW | {"pattern": "local"}),

@@ -97,6 +97,8 @@ def _without_form(config: Any, encoding: Encoding) -> list[str]:
     whole = shape == (config.head_size // 2,) and encoding.gain.ndim == 0
     if not whole or encoding.layout != "half" or encoding.alpha is not None:
         problems.append("RoPE of part of a head, per head, interleaved or trained")
+    elif encoding.imaginary:
+        problems.append("RoPE with imaginary heads")
     elif not np.all(np.asarray(encoding.inv_freq) > 0):
         problems.append("RoPE with pairs that do not turn")
     return problems

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.checks import choice, positive, rotary_dims
+from posenc_jax.checks import choice, flag, positive, rotary_dims
 from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, static, trained
 from posenc_jax.layers import stack
 from posenc_jax.schemes import _rotation
@@ -22,6 +22,10 @@ class RoPE(Encoding):
     R / 2 pairs (p-RoPE, Barbero et al. 2024, arXiv:2410.06205), and "turned" keeps those that
     complete a turn within L (HoPE, Chen et al. 2024, arXiv:2410.21216). Trained frequencies are
     inv_freq exp(alpha), where alpha starts at 0 and is shared, per layer or per head.
+
+    With `imaginary` the second half of the heads turns its queries by a further -pi / 2, so its
+    scores are the imaginary part of the complex product (RoPE++, Liu et al. 2025,
+    arXiv:2512.07525).
 
     `gain` multiplies cos and sin, hence the logits by its square. Where the rotated entries are
     apart from the content (MLA), it multiplies the whole logits by its square, as DeepSeek does.
@@ -36,6 +40,7 @@ class RoPE(Encoding):
     # [], twice: least and largest s of a factor (0.1 ln s + 1)^2 on the logits of a query, where s
     # is its (position + 1) / L.
     stretch: tuple[jax.Array, jax.Array] | None = None
+    imaginary: bool = static(default=False)
 
     phase_of_each = True
 
@@ -53,7 +58,11 @@ class RoPE(Encoding):
             raise ValueError(f"gain must be one number or [H, R/2]; got {self.gain.shape}")
         if self.dims.rotary_dim is None:
             cos, sin = by_head(self.gain) * cos, by_head(self.gain) * sin
-        return Phase(q_cos=cos, q_sin=sin, k_cos=cos, k_sin=sin, layout=self.layout)
+        q_cos, q_sin = cos, sin
+        if self.imaginary:
+            is_real = (np.arange(self.dims.heads) < self.dims.heads // 2)[None, :, None, None]
+            q_cos, q_sin = jnp.where(is_real, cos, sin), jnp.where(is_real, sin, -cos)
+        return Phase(q_cos=q_cos, q_sin=q_sin, k_cos=cos, k_sin=sin, layout=self.layout)
 
     def query_scale(self, positions):
         factors = [super().query_scale(positions)]
@@ -85,6 +94,7 @@ def build(
     keep: float | str = 1.0,
     frequencies: str = "fixed",
     per: str = "none",
+    imaginary: bool = False,
 ) -> RoPE:
     """Build RoPE from one base, or from one base per head."""
     rotary = rotary_dims(dims.head_dim, fraction, dims.rotary_dim)
@@ -95,6 +105,8 @@ def build(
         raise ValueError(f"per={per!r} has no effect without frequencies='trained'")
     if per == "head":
         bases = np.broadcast_to(bases, (dims.heads,))
+    if flag("imaginary", imaginary) and dims.heads % 2:
+        raise ValueError(f"imaginary=True needs an even number of heads; got {dims.heads}")
     keep = check_keep(keep)
     inv_freq = drop_pairs(_rotation.frequencies(bases, rotary), keep, dims.train_length)
     shape = inv_freq.shape if per == "head" else (1,) * (inv_freq.ndim - 1) + inv_freq.shape[-1:]
@@ -106,6 +118,7 @@ def build(
         alpha=jnp.zeros(shape) if is_trained else None,
         layout=choice("layout", layout, ("half", "interleaved")),
         keep=keep,
+        imaginary=imaginary,
     )
     if per != "layer":
         return rope

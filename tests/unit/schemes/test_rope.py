@@ -53,16 +53,36 @@ def test_kept_pairs_match_golden_frequencies(rule):
 
 
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
-@pytest.mark.parametrize(("name", "case"), [("pope", 0), ("pope", 1)])
+@pytest.mark.parametrize(("name", "case"), [(name, n) for name in ("pope", "rope") for n in (0, 1)])
 def test_outputs_match_golden_values(name, case, how):
-    given = FIELD[name][case]
+    given = FIELD[{"rope": "imaginary"}.get(name, name)][case]
+    options = {} if name == "pope" else {"imaginary": True}
     q, k, v = (jnp.asarray(given[each], jnp.float32)[None] for each in "qkv")
     heads, size = q.shape[2:]
-    encoding = posenc_jax.build(name, Dims(heads, size, heads * size, L), base=given["base"])
+    encoding = posenc_jax.build(
+        name, Dims(heads, size, heads * size, L), base=given["base"], **options
+    )
     if "bias" in given:
         encoding = encoding.replace(shift=jnp.asarray(given["bias"], jnp.float32))
     out = attend(q, k, v, encoding, implementation=how)
     np.testing.assert_allclose(out[0], given["out"], atol=1e-6)
+
+
+def test_imaginary_scores_are_those_of_a_turned_query():
+    """Extensions keep it: the imaginary heads of a query equal the real ones of i times it."""
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(3, 1, 40, DIMS.heads, DIMS.head_dim)), jnp.float32)
+    half = DIMS.head_dim // 2
+    turned = jnp.concatenate([x[0, ..., half:], -x[0, ..., :half]], axis=-1)  # -i times
+    for name in ("none", "yarn", "self_extend"):
+        both, real = (
+            posenc_jax.extend(name, build(imaginary=imaginary), 4.0) for imaginary in (True, False)
+        )
+        out, plain, other = attend(*x, both), attend(*x, real), attend(turned, *x[1:], real)
+        np.testing.assert_allclose(out[:, :, :2], plain[:, :, :2], atol=1e-6)
+        np.testing.assert_allclose(out[:, :, 2:], other[:, :, 2:], atol=1e-6)
+    with pytest.raises(ValueError, match="needs an even number of heads; got 3"):
+        build(Dims(3, 8, 24, L), imaginary=True)
 
 
 def test_extensions_see_a_rope_of_twice_the_entries_in_pope():
