@@ -37,6 +37,7 @@ CASES = {  # name -> recipe, fields of its encoding
     "rope_trained": ("rope_trained", {}),
     "nope, sink": ("nope", {"sink": True}),
     "rope, sink": ("rope", {"sink": True}),
+    "rope, sink of tokens": ("rope", {"sink": "token"}),
     "fox": ("fox", {}),
     "fox around rope": ("fox", {"inner": "rope"}),
     "fox, bias_only": ("fox", {"gate": "bias_only"}),

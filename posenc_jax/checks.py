@@ -67,6 +67,12 @@ def flag(name: str, value) -> bool:
     return value
 
 
+def flag_or_token(name: str, value):
+    if not isinstance(value, bool) and value != "token":
+        raise ValueError(f"{name} must be True, False or 'token'; got {value!r}")
+    return value
+
+
 def choice(name: str, value, allowed: Sequence[str]) -> str:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")

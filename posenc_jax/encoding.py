@@ -219,8 +219,8 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     def read(
         self, x: jax.Array, before: Any = None, document: jax.Array | None = None
-    ) -> Any:  # [B, T, D] -> pytree of [B, T, ...]
-        """Compute features of tokens from the input of a layer's attention.
+    ) -> dict[str, Any] | None:  # [B, T, D] -> pytrees of [B, T, ...]
+        """Compute features of tokens from the input of a layer's attention, as a dictionary.
 
         `before` holds those of the token right before, [B, 1, ...], which is in the document of the
         first token, if a row is read in parts, and `document` the numbers of documents, [B, T], if
@@ -278,8 +278,8 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """Return how many first and how many last keys of a row a query may see; None: all."""
         return 0, self.narrowed()
 
-    def sink(self) -> jax.Array | None:  # [H]
-        """Return a logit per head that joins the softmax without a value."""
+    def sink(self, tokens: Tokens) -> jax.Array | None:  # [B or 1, H, Q or 1]
+        """Return logits of the queries that join the softmax without a value."""
         return None
 
     def attend(

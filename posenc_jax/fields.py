@@ -23,7 +23,7 @@ class Field(NamedTuple):
     """A field as a person sets it."""
 
     name: str
-    kind: type
+    kind: Any  # a type, or bool | str
     default: Any
     about: str
     rule: Rule | None
@@ -93,9 +93,9 @@ def fields(described: type) -> Iterator[Field]:
     for entry in dataclasses.fields(described):
         if "about" in entry.metadata:
             kind = entry.type
-            if isinstance(kind, types.UnionType):
+            if isinstance(kind, types.UnionType) and kind != bool | str:
                 kind = kind.__args__[0]
-            assert isinstance(kind, type), f"{entry.name} is annotated by a type or `type | None`"
+            assert not isinstance(kind, str), f"{entry.name} is annotated by a type"
             facts = entry.metadata
             yield Field(entry.name, kind, entry.default, facts["about"], facts["rule"])
 
@@ -120,7 +120,7 @@ def mistakes(described: type, values: Mapping[str, Any], prefix: str = "") -> di
     return problems
 
 
-def parsed(name: str, kind: type, text: str) -> Any:
+def parsed(name: str, kind: Any, text: str) -> Any:
     """The value that a person wrote for a field of this kind; whole numbers may be 1e3 or 200.0."""
     if kind is int:
         number = float(text) if re.fullmatch(NUMBER, text, re.ASCII) else math.nan
@@ -135,4 +135,6 @@ def parsed(name: str, kind: type, text: str) -> Any:
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{name} must be True or False; got {text!r}")
         return text.lower() == "true"
+    if kind == bool | str:
+        return {"true": True, "false": False}.get(text.lower(), text)
     return text

@@ -106,8 +106,8 @@ class Wrapper(Encoding):
         first, last = self.inner.visible_keys()
         return first, super().narrowed(last)
 
-    def sink(self):
-        return self.inner.sink()
+    def sink(self, tokens):
+        return self.inner.sink(tokens)
 
     def attend(self, q, k, v, q_tokens, k_tokens):
         return self.inner.attend(q, k, v, q_tokens, k_tokens)

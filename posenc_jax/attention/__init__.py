@@ -83,7 +83,7 @@ def attention(
     if k_tokens.axis is not None:
         compute = functools.partial(ring.attention, compute)
     out, logsum = compute(*arguments, phase=phase)
-    return with_sink(out, logsum, encoding.sink())
+    return with_sink(out, logsum, encoding.sink(q_tokens))
 
 
 def _without_kernel(encoding: Encoding, queries: int, keys: int) -> str:

@@ -67,8 +67,8 @@ def merge(
 
 
 def with_sink(out: jax.Array, logsum: jax.Array, sink: jax.Array | None) -> jax.Array:
-    """Add a logit [H] without a value to the softmax of attention."""
+    """Add logits [B or 1, H, Q or 1] without a value to the softmax of attention."""
     if sink is None:
         return out
-    share = jax.nn.sigmoid(logsum - sink.astype(jnp.float32)[None, :, None])
+    share = jax.nn.sigmoid(logsum - sink.astype(jnp.float32))
     return (out * share[..., None]).astype(out.dtype)

@@ -120,7 +120,7 @@ def _calls_of(encoding: Encoding, k_tokens: Tokens, reason: Unfit) -> Callable:
 
     def call(q, k, v, encoding, q_tokens, k_tokens, phase):
         out, logsum = compute(q, k, v, encoding, q_tokens, k_tokens, phase=phase)
-        return with_sink(out, logsum, encoding.sink())
+        return with_sink(out, logsum, encoding.sink(q_tokens))
 
     return call
 

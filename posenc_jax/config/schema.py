@@ -11,11 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
+from ml_collections.config_dict import FieldReference, placeholder
 
 from models import Config as Model
 from posenc_jax import composition, fields, registry
-from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST, known, positive, token_count
+from posenc_jax.checks import (
+    FARTHEST,
+    LARGEST_SCALE,
+    MOST,
+    flag_or_token,
+    known,
+    positive,
+    token_count,
+)
 from posenc_jax.data import sources
 from posenc_jax.data.sources import EvaluationData, Origin
 from posenc_jax.fields import above_zero, between, default, group, one_of, true_or_false, whole
@@ -52,10 +60,11 @@ class Encoding:
     per_layer: bool = default(
         False, "True: each layer has trained arrays of its own", true_or_false
     )
-    sink: bool = default(
+    sink: bool | str = default(
         False,
-        "True: a trained logit per layer and head, without a value, in every softmax",
-        true_or_false,
+        "True: a trained logit per layer and head, without a value, in every softmax; token: a "
+        "linear function of each token",
+        flag_or_token,
     )
     options: Mapping[str, Any] = fields.options()
 
@@ -327,7 +336,10 @@ def data_defaults() -> dict[str, Any]:
 def _tree(described: type) -> ConfigDict:
     config = ConfigDict()
     for field in fields.fields(described):
-        config[field.name] = placeholder(field.kind) if field.optional else field.default
+        usual = field.default
+        if not isinstance(field.kind, type):  # recipes may set another type than the default's
+            usual = FieldReference(usual, field_type=object)
+        config[field.name] = placeholder(field.kind) if field.optional else usual
     for name, inner in fields.groups(described):
         config[name] = _tree(inner)
     return config
@@ -396,7 +408,8 @@ def explained(described: type, prefix: str = "") -> Iterator[str]:
 
 def _lines(field: fields.Field, prefix: str, about: str) -> Iterator[str]:
     yield f"  {prefix}{field.name}={field.default}"
-    yield from textwrap.wrap(f"{field.kind.__name__}: {about}", 80, **INDENTED)
+    kind = field.kind if isinstance(field.kind, type) else bool
+    yield from textwrap.wrap(f"{kind.__name__}: {about}", 80, **INDENTED)
 
 
 # What other projects call these fields (transformers, nanoGPT, torchtune).

@@ -32,13 +32,14 @@ class Hidden(Wrapper):
 
     def read(self, x, before=None, document=None):
         index = jnp.broadcast_to(jnp.arange(x.shape[1]), self.key.shape)
-        return self.inner.read(x, before, document), index, self.key, self.unseen
+        own = {"index": index, "key": self.key, "unseen": self.unseen}
+        return (self.inner.read(x, before, document) or {}) | own
 
     def bias(self, q, k):
-        (q_inner, q_index, hidden, _), (k_inner, k_index, _, unseen) = q.features, k.features
-        bias = self.inner.bias(q.replace(features=q_inner), k.replace(features=k_inner))
-        mask = hidden[:, :, None] == k_index[:, None, :]
-        mask |= unseen[:, None, :] & (q_index[:, :, None] != k_index[:, None, :])
+        bias = self.inner.bias(q, k)
+        q_index, k_index = q.features["index"][:, :, None], k.features["index"][:, None, :]
+        mask = q.features["key"][:, :, None] == k_index
+        mask |= k.features["unseen"][:, None, :] & (q_index != k_index)
         mask = jnp.broadcast_to(mask[:, None], (len(mask), self.dims.heads, *mask.shape[1:]))
         return jnp.where(mask, NONE, 0.0 if bias is None else bias)
 

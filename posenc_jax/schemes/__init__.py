@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from posenc_jax import composition, registry
-from posenc_jax.checks import check_options, flag, known
+from posenc_jax.checks import check_options, known
 from posenc_jax.encoding import Dims, Encoding, check_key, trained_mask
 from posenc_jax.layers import one_per_layer, overrides
 from posenc_jax.registry import encodings as names
@@ -24,14 +24,14 @@ registry.keep_names(__name__)
 
 
 def build(
-    name: str, dims: Dims, key: jax.Array | None = None, *, sink: bool = False, **options
+    name: str, dims: Dims, key: jax.Array | None = None, *, sink: bool | str = False, **options
 ) -> Encoding:
     """Build an encoding by name; those with trained fields need a key.
 
-    `sink` adds a trained logit without a value to every softmax, per layer and head.
+    `sink` adds a trained logit without a value to every softmax, per layer and head, and "token"
+    one that depends on the query's token.
     """
-    encoding = _build(name, dims, key, **options)
-    return with_sink(encoding, dims) if flag("sink", sink) else encoding
+    return with_sink(_build(name, dims, key, **options), dims, sink)
 
 
 def _build(name: str, dims: Dims, key: jax.Array | None, **options) -> Encoding:
@@ -98,11 +98,10 @@ def _parse(inner: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def build_per_layer(
-    name: str, dims: Dims, key: jax.Array, *, sink: bool = False, **options
+    name: str, dims: Dims, key: jax.Array, *, sink: bool | str = False, **options
 ) -> Encoding:
     """Build one encoding per layer, each from its own key."""
-    encoding = _build_per_layer(name, dims, key, **options)
-    return with_sink(encoding, dims) if flag("sink", sink) else encoding
+    return with_sink(_build_per_layer(name, dims, key, **options), dims, sink)
 
 
 def _build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encoding:

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from posenc_jax.checks import flag_or_token
 from posenc_jax.encoding import Dims, Encoding, trained
 from posenc_jax.layers import PerLayer, overrides
 
@@ -16,22 +17,44 @@ class Sink(PerLayer):
     def name(self):
         return self.inner.name
 
-    def sink(self):
-        return self.logit
+    def sink(self, tokens):
+        return self.logit[None, :, None]
 
 
-def with_sink(encoding: Encoding, dims: Dims) -> Sink:
+class TokenSink(PerLayer):
+    """Thinking Machines 2026 (Inkling 2): the logit of a query is w . x per layer and head, where x
+    is the input of the layer's attention."""
+
+    kernel: jax.Array = trained()  # [D, H], or [layers, D, H], w, initially 0
+
+    @property
+    def name(self):
+        return self.inner.name
+
+    def read(self, x, before=None, document=None):
+        x, inner = x.astype(jnp.float32), self.inner.read(x, before, document) or {}
+        return inner | {"sink": jnp.einsum("btd,dh->bth", x, self.kernel, precision="highest")}
+
+    def sink(self, tokens):
+        return tokens.features["sink"].swapaxes(1, 2)
+
+
+def with_sink(encoding: Encoding, dims: Dims, sink: bool | str) -> Encoding:
     """Add a sink per layer if the number of layers is known; other arrays stay shared."""
+    if not flag_or_token("sink", sink):
+        return encoding
     if overrides(encoding, "attend"):
         raise ValueError(
-            f"sink=True does not fit encoding {encoding.name!r}, which has its own attention"
+            f"sink={sink} does not fit encoding {encoding.name!r}, which has its own attention"
         )
     stacked = encoding.layers is not None
-    shape = (dims.heads,) if dims.layers is None else (dims.layers, dims.heads)
-    return Sink(
-        dims=dims,
-        layers=encoding.layers,
-        inner=encoding.replace(layers=None),
-        logit=jnp.zeros(shape),
-        each=None if stacked else dims.layers,
-    )
+    layers = () if dims.layers is None else (dims.layers,)
+    common = {
+        "dims": dims,
+        "layers": encoding.layers,
+        "inner": encoding.replace(layers=None),
+        "each": None if stacked else dims.layers,
+    }
+    if sink == "token":
+        return TokenSink(kernel=jnp.zeros((*layers, dims.width, dims.heads)), **common)
+    return Sink(logit=jnp.zeros((*layers, dims.heads)), **common)

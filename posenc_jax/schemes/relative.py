@@ -24,7 +24,7 @@ class Relative(Encoding):
 
     def read(self, x, before=None, document=None):  # -> [B, T, H, R]
         x = x.astype(jnp.float32)
-        return jnp.einsum("btd,dhr->bthr", x, self.kernel, precision="highest")
+        return {"rows": jnp.einsum("btd,dhr->bthr", x, self.kernel, precision="highest")}
 
     def bias(self, q, k):
         if not isinstance(q, Tokens):
@@ -35,7 +35,7 @@ class Relative(Encoding):
                 "encoding 'relative' needs features: pass features=encoding.read(x), x the layer's "
                 "input"
             )
-        rows = q.features.swapaxes(1, 2)  # [B, H, Q, R]
+        rows = q.features["rows"].swapaxes(1, 2)  # [B, H, Q, R]
         if q.contiguous and k.contiguous and q.position.ndim == 1:
             nearest = q.position[0] - k.position[0]
             return _skewed(rows, self.profiles, nearest, len(k.position))

@@ -42,7 +42,7 @@ REFUSED = {
         ),
         ({"layout": "halves"}, "layout must be one of 'half', 'interleaved'; got 'halves'"),
         ({"dims": (4, 8, 32, 16)}, "dims must be a posenc_jax.Dims"),
-        ({"sink": 1}, "sink must be True or False; got 1"),
+        ({"sink": 1}, "sink must be True, False or 'token'; got 1"),
         ({"dims": Dims(4, 7, 28, 16)}, r"got 1 \* 7 = 7"),
         ({"keep": 1.5}, "keep must be 'turned' or a number from 0 to 1; got 1.5"),
         ({"keep": "fast"}, "keep must be 'turned' or a number from 0 to 1; got 'fast'"),

@@ -16,7 +16,13 @@ BY_REGION += [("pope", name) for name in ("self_extend", "dca")]
 BY_PIECE = [(name, "none") for name in ("t5", "fire", "fox", "relative", "alibi of documents")]
 BY_PIECE += [("kerple_log", "window:size=40"), ("fire", "logn")]
 WHOLE = [("rope with a sink", "none"), ("rope with a sink", "window:size=40")]
-FEW = {("rope", "self_extend"), ("pope", "dca"), ("fox", "none"), ("rope with a sink", "none")}
+WHOLE += [("rope with a sink of tokens", "none")]
+FEW = {
+    ("rope", "self_extend"),
+    ("pope", "dca"),
+    ("fox", "none"),
+    ("rope with a sink of tokens", "none"),
+}
 
 
 @pytest.fixture
@@ -30,7 +36,7 @@ def gpu(monkeypatch):
 
 def built(name):
     plain_name = name.partition(" ")[0]
-    options = {"sink": True} if name.endswith("a sink") else {}
+    options = {"sink": "token" if name.endswith("tokens") else True} if "sink" in name else {}
     encoding = posenc_jax.build(plain_name, DIMS, key=jax.random.key(1), **options)
     if options:
         encoding = jax.tree.map(lambda leaf: leaf + 0.5, encoding)

@@ -33,7 +33,7 @@ def test_biases_match_golden_values(case, contiguous):
     """With and without the gather."""
     r, profiles = jnp.array(case["r"]), jnp.array(case["P"])
     encoding = build(Dims(1, 2, 2, 4), rank=len(profiles)).replace(profiles=profiles)
-    tokens = row(len(r), r[None, :, None], contiguous=contiguous)
+    tokens = row(len(r), {"rows": r[None, :, None]}, contiguous=contiguous)
     bias = call(encoding, "bias", tokens, tokens)[0, 0]
     seen = np.tri(len(r), dtype=bool)
     np.testing.assert_allclose(np.where(seen, bias, 0), case["bias"], atol=1e-6)
@@ -42,9 +42,9 @@ def test_biases_match_golden_values(case, contiguous):
 @pytest.mark.parametrize("nearest", [0, 3, 9, 10, 25, 1_000])
 def test_the_skew_equals_the_gather_at_every_distance(nearest):
     encoding = build(extent=10)
-    features = np.asarray(call(encoding, "read", content(B, 7, DIMS.width)))
-    q = Tokens(nearest + np.arange(7), features=features)
-    k = Tokens(np.arange(5), features=features[:, :5])
+    features = np.asarray(call(encoding, "read", content(B, 7, DIMS.width))["rows"])
+    q = Tokens(nearest + np.arange(7), features={"rows": features})
+    k = Tokens(np.arange(5), features={"rows": features[:, :5]})
     expected = np.asarray(call(encoding, "bias", q, k))
     actual = call(encoding, "bias", q.replace(contiguous=True), k.replace(contiguous=True))
     np.testing.assert_allclose(actual, expected, atol=1e-6)

@@ -240,6 +240,7 @@ BY_LAYER = [  # and the fields that are stacked
     ("t5", {"sink": True}, {"logit": (H,)}),
     ("hybrid", {"sink": True, "pattern": "local,global"}, {"logit": (H,)}),
     ("fox", {"sink": True}, {"logit": (H,)}),
+    ("fox", {"sink": "token"}, {"kernel": (DIMS.width, H)}),
     ("ssmax", {"inner": "t5", "bias": True}, {"scale": (H,), "shift": (H,)}),
     ("selective_rope", {"gate": True, "bias": True}, {"w2": (16, H, K // 2)}),
 ]

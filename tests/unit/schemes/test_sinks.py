@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import compiled, golden, qkv
+from attending import compiled, content, golden, qkv
 from sizes import DIMS, L, config_of
 
 import posenc_jax
@@ -25,8 +25,8 @@ GOLDEN = golden("content")["sink"]
 TWO = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
 
 
-def build(name, dims=DIMS, **options):
-    return posenc_jax.build(name, dims, key=KEY, sink=True, **options)
+def build(name, dims=DIMS, sink=True, **options):
+    return posenc_jax.build(name, dims, key=KEY, sink=sink, **options)
 
 
 def test_a_sink_matches_golden_weights():
@@ -94,6 +94,28 @@ def test_a_sink_has_the_gradient_of_one_more_column(extension):
     assert np.all(np.abs(actual[1][0]) > 1e-3)
 
 
+@pytest.mark.parametrize("name", ["nope", "fox", "relative", "hybrid"])
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+def test_a_sink_of_tokens_is_a_sink_of_each_query(name, how):
+    """With one query it is that query's logit; untrained, it equals the other sink at 0."""
+    (q, k, v), x = qkv(40, groups=2), content(2, 40, DIMS.width)
+    of_tokens, of_heads = (build(name, sink=sink).layer(0) for sink in ("token", True))
+    kernel = jax.random.normal(KEY, of_tokens.kernel.shape)
+
+    def out(encoding, rows=slice(None)):
+        features = encoding.read(x)
+        own = jax.tree.map(lambda leaf: leaf[:, rows], features)
+        options = {} if features is None else {"features": (own, features)}
+        return compiled(q[:, rows], k, v, encoding, implementation=how, **options)
+
+    np.testing.assert_allclose(out(of_tokens), out(of_heads), atol=1e-6)
+    logits = np.float64(x) @ np.float64(kernel)  # [B, T, H]
+    ours = out(of_tokens.replace(kernel=kernel))
+    for row in range(2):
+        theirs = out(of_heads.replace(logit=jnp.float32(logits[row, -1])), slice(-1, None))
+        np.testing.assert_allclose(ours[row, -1:], theirs[row], atol=2e-6)
+
+
 def test_layers_share_all_but_their_sinks_and_stacks_keep_them():
     encoding = build("t5", TWO)
     assert not np.any(encoding.logit) and encoding.name == "t5"
@@ -111,5 +133,7 @@ def test_a_configuration_enables_sinks():
     arrays = parameters.make(config).params()["encoding"]
     assert {name: array.shape for name, array in arrays.items()} == {"logit": (2, 2)}
     parameters.check(config)
+    config = config_of("rope", **{"encoding.sink": "token"})
+    assert parameters.make(config).params()["encoding"]["kernel"].shape == (2, 16, 2)
     with pytest.raises(ConfigError, match="'rope' has no trained arrays"):
         config_of("rope", **{"encoding.per_layer": True, "encoding.sink": True})
