@@ -1,7 +1,9 @@
 """The description of an extension."""
 
 import dataclasses
+import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -114,6 +116,15 @@ class Extension:
     def at_the_length_read(self, name: str) -> "Extension":
         """Return the same extension with the scale of the length read."""
         return dataclasses.replace(self, name=name, scale="read")
+
+    def in_steps(self, name: str) -> "Extension":
+        """Return the same at the smallest power of two that reaches the length read."""
+
+        @functools.wraps(self.apply)
+        def apply(encoding: Encoding, scale: float, **options) -> Encoding:
+            return self.apply(encoding, 2.0 ** math.ceil(math.log2(scale)), **options)
+
+        return dataclasses.replace(self, name=name, apply=apply, scale="read")
 
 
 def extension(kind: Kind, *, scale: Literal["given", "none", "read"], **fields):

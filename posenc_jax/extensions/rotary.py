@@ -75,15 +75,20 @@ def ntk_by_parts(
             f"beta_fast must exceed beta_slow; got beta_fast={beta_fast}, beta_slow={beta_slow}"
         )
     flag("truncate", truncate)
-    if choice("ramp", ramp, ("dims", "rotations")) == "dims":
-        slowness = _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate)
-    else:
+    if choice("ramp", ramp, ("dims", "rotations", "radix")) == "rotations":
         slowness = 1 - np.clip((turns(rope) - beta_slow) / (beta_fast - beta_slow), 0, 1)
+    else:
+        place, width = _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate)
+        slowness = place / width
+        if ramp == "radix":
+            power = place * (place + 1) / (width * (width + 1))
+            return _rotate(rope, _theta(rope) / scale**power)
     return _rotate(rope, _theta(rope) * (1 - slowness * (1 - 1 / scale)))
 
 
-def _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate):  # [..., R/2]
-    """Return 0 for pairs to keep, 1 for pairs to divide by the scale."""
+def _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate):  # [..., R/2] and [..., 1]
+    """Return the pairs' places on the ramp, from 0 for those to keep to its width for those to
+    divide by the scale."""
     rotary = 2 * rope.inv_freq.shape[-1]
     base = float64(rope.base)[..., None]
 
@@ -102,7 +107,7 @@ def _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate):  # [..., R/2]
             stacklevel=5,
         )
     high = np.where(low == high, high + 0.001, high)
-    return np.clip((np.arange(rotary // 2) - low) / (high - low), 0, 1)
+    return np.clip(np.arange(rotary // 2) - low, 0, high - low), high - low
 
 
 @extension(ROTATION, scale="given", of=RoPE)
@@ -117,7 +122,8 @@ def yarn(
     attention_factor: float | str | None = None,
     frequency_scale: float | None = None,
 ) -> RoPE:
-    """Peng et al. 2023, arXiv:2309.00071; ramp='dims' as in its code, 'rotations' as in its text.
+    """Peng et al. 2023, arXiv:2309.00071; ramp='dims' as in its code, 'rotations' as in its text,
+    'radix' as in MrRoPE: a power of s from 0 to 1 in place of a mean of 1 and 1 / s.
 
     cos and sin are multiplied by `attention_factor` (None: 0.1 ln s + 1), hence the logits by its
     square. With "query", s is (position + 1) / L of the query, from 1 to the scale.
@@ -145,6 +151,8 @@ def yarn(
 dynamic_pi = pi.at_the_length_read("dynamic_pi")
 dynamic_ntk = ntk.at_the_length_read("dynamic_ntk")
 dynamic_yarn = yarn.at_the_length_read("dynamic_yarn")
+stepped_ntk = ntk.in_steps("stepped_ntk")
+stepped_yarn = yarn.in_steps("stepped_yarn")
 
 
 @extension(ROTATION, scale="given", of=RoPE)

@@ -73,8 +73,9 @@ EXTENSIONS = {
     "lm_infinite": ("#999933", "H"),
     "streaming": ("#33BBEE", "8"),
 }
-FOLLOWING = {"dynamic_pi": "pi", "dynamic_ntk": "ntk", "dynamic_yarn": "yarn"}  # dashed
-EXTENSIONS |= {name: EXTENSIONS[static] for name, static in FOLLOWING.items()}
+FOLLOWING = {f"dynamic_{name}": (name, "--") for name in ("pi", "ntk", "yarn")}
+FOLLOWING |= {f"stepped_{name}": (name, "-.") for name in ("ntk", "yarn")}
+EXTENSIONS |= {name: EXTENSIONS[static] for name, (static, _) in FOLLOWING.items()}
 SPARE = ("1", "2", "3", "4", "_")  # marks of names without a look above
 DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # groups of one encoding
 OTHERS = ("--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)))  # methods with the same look
@@ -183,8 +184,7 @@ def looks(encodings: Mapping[str, str]) -> dict[str, Look]:
 def look_of_method(extension: str) -> Look:
     """Look of an extension among those of one encoding; composed ones are dotted."""
     first = composition.parts(extension)[0].name
-    composed = extension != first
-    dash = ":" if composed else "--" if first in FOLLOWING else "-"
+    dash = ":" if extension != first else FOLLOWING.get(first, ("", "-"))[1]
     return _look(*look_of(first, EXTENSIONS), dash)
 
 

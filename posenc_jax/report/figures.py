@@ -145,7 +145,8 @@ def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
 
 def plainness(method: str) -> tuple:
     """Rank of a method among those with equal values: the plainest comes first."""
-    return method != "none", method not in BASELINES, method.startswith("dynamic_"), method
+    follows = method.startswith(("dynamic_", "stepped_"))
+    return method != "none", method not in BASELINES, follows, method
 
 
 def tokens_axis(points: Frame) -> dict[str, Any]:

@@ -60,6 +60,15 @@ def test_rotary_extensions_match_golden_frequencies(case):
     close(extended.gain, case["attention_factor"])
 
 
+@pytest.mark.parametrize("case", golden("field")["radix"], ids=lambda c: str(c["scale"]))
+def test_the_radix_ramp_matches_golden_frequencies(case):
+    rope = build(dims=Dims(1, case["head_dim"], 32, case["train_length"]), base=case["base"])
+    for name in ("yarn", "dynamic_yarn"):
+        extended = extend(name, rope, case["scale"], ramp="radix")
+        close(extended.inv_freq, case["inv_freq"])
+        close(extended.gain, case["gain"])
+
+
 def yarn_frequencies(theta, rotary, base, length, s, fast=32.0, slow=1.0, truncate=True):
     def dim(n):
         return rotary * math.log(length / (2 * math.pi * n)) / (2 * math.log(base))
@@ -273,6 +282,14 @@ def test_dynamic_extensions_equal_static_ones_at_the_input_length(name):
         static = extend(name, rope, max(1.0, scale))
         for a, b in zip(jax.tree.leaves(dynamic), jax.tree.leaves(static), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["ntk", "yarn"])
+def test_stepped_extensions_have_the_next_power_of_two(name):
+    rope = build(dims=Dims(1, 64, 64, 48))
+    for length, step in ((20, 1), (48, 1), (49, 2), (96, 2), (97, 4), (1536, 32)):
+        stepped, static = extend(f"stepped_{name}", rope, length / 48), extend(name, rope, step)
+        assert jax.tree.all(jax.tree.map(np.array_equal, stepped, static))
 
 
 def test_one_program_serves_every_rotary_extension_at_every_scale(make_model, make_tokens):
