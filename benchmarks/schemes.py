@@ -48,6 +48,7 @@ CASES = {  # name -> recipe, fields of its encoding
     "cope": ("cope", {}),
     "stick_breaking": ("stick_breaking", {}),
     "selective_rope": ("selective_rope", {}),
+    "selective_rope, random": ("selective_rope", {"steps": "random"}),
 }
 
 

@@ -14,6 +14,7 @@ DIMS = Dims(heads=4, head_dim=8, width=32, train_length=L)
 VARIANTS = {  # options that turn a scheme into another encoding
     "rope with a sink": ("rope", {"sink": True}, "none"),
     "rope with a sink of tokens": ("rope", {"sink": "token"}, "none"),
+    "selective_rope of random steps": ("selective_rope", {"steps": "random"}, "none"),
     "rope with imaginary heads": ("rope", {"imaginary": True}, "none"),
     "fox of fixed gates around rope": ("fox", {"gate": "fixed", "inner": "rope"}, "none"),
     "fox of trained biases": ("fox", {"gate": "bias_only"}, "none"),

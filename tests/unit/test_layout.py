@@ -48,6 +48,7 @@ ALLOWED = {
         "composition",
         "encoding",
         "layers",
+        "positions",
         "attention",
         "schemes",
     },

@@ -81,6 +81,30 @@ def test_steps_do_not_cross_documents():
         np.testing.assert_allclose(inside, alone[1:], atol=1e-6)
 
 
+def test_random_steps_are_those_of_the_place_in_the_document():
+    encoding, x = build(steps="random", seed=3), content(B, 20, DIMS.width)
+    document = jnp.asarray([[1] * 7 + [2] * 13, [1] * 20])
+    whole, packed = read(encoding, x), read(encoding, x, None, document)
+    steps = np.diff(np.asarray(whole["sum"] + whole["rest"]), axis=1, prepend=0)
+    np.testing.assert_array_equal(steps[0], steps[1])
+    inside = np.diff(np.asarray(packed["sum"] + packed["rest"]), axis=1, prepend=0)
+    np.testing.assert_allclose(inside[0], np.concatenate([steps[0, :7], steps[0, :13]]), atol=1e-5)
+    before, pieces = None, []
+    for piece in (slice(0, 4), slice(4, 5), slice(5, 20)):
+        pieces.append(read(encoding, x[:, piece], before, document[:, piece]))
+        before = jax.tree.map(lambda leaf: leaf[:, -1:], pieces[-1])
+    joined = jnp.concatenate([piece["sum"] + piece["rest"] for piece in pieces], axis=1)
+    np.testing.assert_allclose(joined, packed["sum"] + packed["rest"], atol=1e-5)
+    far = read(build(Dims(H, K, DIMS.width, L), steps="random"), content(1, 4_000, DIMS.width))
+    drawn = np.diff(np.asarray(far["sum"] + far["rest"])[0], axis=0).ravel()
+    assert abs(drawn.mean()) < 0.02 and abs(drawn.std() - 1) < 0.02
+    assert not np.allclose(steps[0], np.asarray(far["sum"])[0, :20])  # another seed
+    with pytest.raises(ValueError, match="gate has no effect with steps='random'"):
+        build(steps="random", gate=True)
+    with pytest.raises(ValueError, match="seed has no effect with steps='learned'"):
+        build(seed=1)
+
+
 @pytest.mark.parametrize("cuts", [(1, 2, 3, 4, 5), (9, 10), (2, 15)])
 def test_reading_in_pieces_equals_reading_at_once(cuts):
     encoding, x = build(gate=True, bias=True), content(B, 20, DIMS.width)
