@@ -121,9 +121,12 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     chunk: int | None = static(default=None)  # size of chunks; a query sees only its chunk
     logn: bool = static(default=False)
     temperature: jax.Array | None = None  # [], a factor on q . k
+    topk: int | None = static(default=None)  # a query attends to the keys of its highest logits
 
     # True: `attend` also attends to keys on other devices (`Tokens.axis`).
     attends_across_devices: ClassVar[bool] = False
+    # True: `attend` is a softmax over keys, which follows `topk`.
+    attends_by_softmax: ClassVar[bool] = False
     # True: where no kernel of a GPU fits, plain attention is faster there than blocks.
     plain_on_gpu: ClassVar[bool] = False
     # True: the phase of a token follows from its own position, whatever the others are.

@@ -152,6 +152,13 @@ def chunk_of(encoding: Encoding) -> int | None:
     return encoding.chunk
 
 
+def topk_of(encoding: Encoding) -> int | None:
+    """Return the number of keys that a query attends to; None: all."""
+    while encoding.topk is None and isinstance(encoding, Wrapper):
+        encoding = encoding.inner
+    return encoding.topk
+
+
 def bearer(encoding: Encoding, hook: str) -> Encoding:
     """Return the encoding that implements a hook, inside the wrappers that forward it."""
     while isinstance(encoding, Wrapper) and _of(encoding, hook) is getattr(Wrapper, hook):

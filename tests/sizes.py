@@ -27,6 +27,7 @@ VARIANTS = {  # options that turn a scheme into another encoding
 NEEDED = {  # options that some extensions cannot do without
     "abf": "abf:base=50000",
     "temperature": "temperature:factor=1.25",
+    "topk": "topk:k=5",
 }
 
 

@@ -13,9 +13,10 @@ from posenc_jax.attention.kernels import MATERIALISED, Unfit
 from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
 from posenc_jax.attention.regions import by_regions, merge, phase_between, with_sink
 from posenc_jax.attention.several import kernel, kernel_if_fit
+from posenc_jax.attention.sharpest import sharpest
 from posenc_jax.checks import IMPLEMENTATIONS, choice
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding
-from posenc_jax.layers import bearer, overrides
+from posenc_jax.layers import bearer, overrides, topk_of
 from posenc_jax.positions import (
     check_ascending,
     check_places,
@@ -56,16 +57,23 @@ def attention(
 ) -> jax.Array:  # [B, H, Q, K] of the values
     """Compute attention with heads before tokens, by the chosen implementation."""
     choice("implementation", implementation, IMPLEMENTATIONS)
-    if overrides(encoding, "attend"):
+    own, topk = overrides(encoding, "attend"), topk_of(encoding)
+    if own or topk is not None:
         if implementation == "kernel":
-            raise Unfit(f"the own attention of encoding {encoding.name!r}")
+            what = f"own attention of encoding {encoding.name!r}" if own else "highest logits alone"
+            raise Unfit(f"the {what}")
         if k_tokens.axis is not None:
             ring.check(encoding)
+    if own:
         scale = query_scale(encoding, q_tokens, k_tokens, q.shape[2], k.shape[2])
         q = q if scale is None else (q * scale).astype(q.dtype)
-        own = bearer(encoding, "attend").replace(window=encoding.narrowed())
+        own = bearer(encoding, "attend")
+        own = own.replace(window=encoding.narrowed(), topk=topk)
         return own.attend(q, k, v, q_tokens, k_tokens)
     arguments: Any = (q, k, v, encoding, q_tokens, k_tokens)
+    if topk is not None:
+        out, logsum = sharpest(*arguments, phase=phase)
+        return with_sink(out, logsum, encoding.sink(q_tokens))
     if implementation == "kernel":
         return kernel(*arguments, phase=phase)
     if implementation == "auto":

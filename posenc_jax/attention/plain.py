@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from posenc_jax.attention.regions import NONE
 from posenc_jax.encoding import DistanceBias, Encoding, Phase, Region, Tokens
-from posenc_jax.layers import bearer, chunk_of, overrides
+from posenc_jax.layers import bearer, chunk_of, overrides, topk_of
 
 _HIGHEST = jax.lax.Precision.HIGHEST
 WHOLE = Region()  # all keys at their own positions
@@ -30,6 +30,16 @@ def plain(
     the last Q keys. A query that sees no key gets zeros. Only keys of the region are visible, and
     the phase is the region's.
     """
+    given = (q, k, v, encoding, q_tokens, k_tokens)
+    scores, seen, v = logits_of(*given, phase=phase, region=region)
+    out, logsum = softmax(scores, seen, v, topk_of(encoding))
+    return out.astype(q.dtype), logsum
+
+
+def logits_of(
+    q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, *, phase, region: Region
+) -> tuple[jax.Array, jax.Array, jax.Array]:  # [B, H, Q, S], [B or 1, 1, Q, S] and v
+    """Return the logits, whether each key is visible, and the values of the keys."""
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
@@ -49,7 +59,21 @@ def plain(
 
     limit, chunk = encoding.narrowed(), chunk_of(encoding)
     seen = visible(q_tokens, k_tokens, queries, keys, limit, chunk, region)
+    return scores, seen, v
+
+
+def softmax(
+    scores: jax.Array,  # [B, H, Q, S]
+    seen: jax.Array,  # [B or 1, 1, Q, S]
+    v: jax.Array,  # [B, G, S, K]
+    topk: int | None = None,  # keys of the highest logits, and those of equal logits
+) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and the log-sum [B, H, Q]
+    batch, heads, queries, keys = scores.shape
+    groups = v.shape[1]
     scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
+    if topk is not None and topk < keys:
+        seen = seen & (scores >= jax.lax.top_k(scores, topk)[0][..., -1:])
+        scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
     weights = jax.nn.softmax(scores, axis=-1)
     weights = jnp.where(seen, weights, 0.0).astype(v.dtype)
     out = jnp.einsum(
@@ -60,7 +84,7 @@ def plain(
         preferred_element_type=jnp.float32,
     )
     logsum = jnp.maximum(jax.nn.logsumexp(scores, axis=-1), NONE)
-    return out.reshape(batch, heads, queries, -1).astype(q.dtype), logsum
+    return out.reshape(batch, heads, queries, -1), logsum
 
 
 def bias_of(encoding, q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):

@@ -1,11 +1,11 @@
 """Attention over regions of keys with separate positions, merged by their log-sums."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.encoding import Encoding, Phase, Tokens
+from posenc_jax.encoding import Encoding, Phase, Region, Tokens
 
 
 def by_regions(
@@ -20,7 +20,15 @@ def by_regions(
     phase: Phase | None,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """Run `compute` in each region and merge; `phase` is for the tokens' own positions."""
-    parts = []
+    given = (q, k, v, encoding, q_tokens, k_tokens)
+    regions = with_phases(encoding, q_tokens, k_tokens, phase)
+    return merge([compute(*given, phase=each, region=region) for region, each in regions])
+
+
+def with_phases(
+    encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, phase: Phase | None
+) -> Iterator[tuple[Region, Phase | None]]:
+    """Every region with its phase; `phase` is for the tokens' own positions."""
     for region in encoding.regions(q_tokens, k_tokens):
         q_position, k_position = region.q_position, region.k_position
         region_phase = phase
@@ -28,9 +36,7 @@ def by_regions(
             q_position = q_tokens.position if q_position is None else q_position
             k_position = k_tokens.position if k_position is None else k_position
             region_phase = phase_between(encoding, q_position, k_position)
-        options = dict(phase=region_phase, region=region)
-        parts.append(compute(q, k, v, encoding, q_tokens, k_tokens, **options))
-    return merge(parts)
+        yield region, region_phase
 
 
 def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:

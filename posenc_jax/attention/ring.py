@@ -11,16 +11,17 @@ from jax.sharding import Mesh, PartitionSpec
 
 from posenc_jax.attention.regions import NONE, merge, phase_between
 from posenc_jax.encoding import Encoding, Phase, Tokens
-from posenc_jax.layers import bearer, overrides
+from posenc_jax.layers import bearer, overrides, topk_of
 from posenc_jax.positions import in_document
 from posenc_jax.runtime.devices import DATA, SEQUENCE
 
 
 def check(encoding: Encoding) -> None:
-    """Reject an encoding with a layer whose own attention reads whole rows."""
+    """Reject an encoding with a layer whose attention reads whole rows."""
     for index in range(encoding.period):
         layer = encoding.layer(index)
-        if overrides(layer, "attend") and not bearer(layer, "attend").attends_across_devices:
+        own = overrides(layer, "attend") and not bearer(layer, "attend").attends_across_devices
+        if own or topk_of(layer) is not None:
             raise ValueError(
                 f"encoding {layer.name!r} reads whole rows, which cannot be cut over devices: use "
                 "sequence = 1"

@@ -62,6 +62,11 @@ def _of_extension(config: Training, encoding: Encoding | None) -> list[str]:
         for record in records
         if record.scale == "read"
     ]
+    problems += [
+        f"extension.name: {record.name!r} is for evaluations; train without it"
+        for record in records
+        if record.evaluated
+    ]
     takes_scale = any(record.scale != "none" for record in records)
     if scale != 1 and not takes_scale:
         problems.append(

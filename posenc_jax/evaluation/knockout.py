@@ -12,15 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.attention.plain import plain, visible
-from posenc_jax.attention.regions import NONE, phase_between
+from posenc_jax.attention.regions import NONE
 from posenc_jax.data import tasks
-from posenc_jax.encoding import Encoding, static
+from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.losses import rows_per_call
 from posenc_jax.evaluation.protocols import last_of_two
 from posenc_jax.evaluation.protocols._questions import Questions
 from posenc_jax.evaluation.windows import Text
-from posenc_jax.layers import Wrapper, chunk_of, overrides
+from posenc_jax.layers import Wrapper, overrides
 from posenc_jax.runtime.errors import ConfigError
 
 
@@ -42,33 +41,6 @@ class Hidden(Wrapper):
         mask |= k.features["unseen"][:, None, :] & (q_index != k_index)
         mask = jnp.broadcast_to(mask[:, None], (len(mask), self.dims.heads, *mask.shape[1:]))
         return jnp.where(mask, NONE, 0.0 if bias is None else bias)
-
-
-class Sharpest(Wrapper):
-    """An encoding of rows in which a query sees only the keys with its highest scores."""
-
-    most: int = static()  # keys a query
-
-    def attend(self, q, k, v, q_tokens, k_tokens):
-        seen = visible(
-            q_tokens, k_tokens, q.shape[2], k.shape[2], self.window, chunk_of(self.inner)
-        )
-        kept = _Kept(dims=self.dims, inner=self.inner, seen=seen, most=self.most)
-        phase = phase_between(self.inner, q_tokens.position, k_tokens.position)
-        return plain(q, k, v, kept, q_tokens, k_tokens, phase=phase)[0]
-
-
-class _Kept(Wrapper):
-    seen: jax.Array  # [B or 1, 1, Q, S]
-    most: int = static()
-
-    def query_scale(self, positions):
-        return None  # queries come scaled
-
-    def logits(self, scores, bias):
-        scores = jnp.where(self.seen, self.inner.logits(scores, bias), NONE)
-        lowest = jax.lax.top_k(scores, min(self.most, scores.shape[-1]))[0][..., -1:]
-        return jnp.where(scores < lowest, NONE, scores)
 
 
 class Pairs(NamedTuple):
@@ -143,13 +115,9 @@ def check(encoding: Encoding) -> None:
 def measure(
     model: Any, encoding: Encoding, pairs: Pairs, tokens_per_call: int = 16_384
 ) -> Iterator[dict[str, Any]]:
-    """Counts of answers with the last value, the older one and others for everything hidden.
-
-    Low scores are hidden where one softmax holds all keys, so not with `self_extend` and its like.
-    """
+    """Counts of answers with the last value, the older one and others for everything hidden."""
     size = rows_per_call(len(pairs.rows), pairs.rows.shape[1] - 1, 1, tokens_per_call)
-    several = overrides(encoding, "regions") or overrides(encoding, "sink")
-    for name in HIDE if several else HIDDEN:
+    for name in HIDDEN:
         given = _answers(model, _reader(name, encoding, pairs), pairs, size)
         last, older = ((given == pairs.answers[:, index]).sum() for index in (0, 1))
         found, order = last_of_two.estimates(len(given), last, older, pairs.chance)
@@ -160,7 +128,7 @@ def measure(
 def _reader(name: str, encoding: Encoding, pairs: Pairs) -> Callable[[np.ndarray], Encoding]:
     """The encoding of given rows."""
     if name == LOW_SCORES:
-        return lambda rows: Sharpest(dims=encoding.dims, inner=encoding, most=MOST)
+        return lambda rows: encoding.replace(topk=MOST)
     key = np.full((len(pairs.rows), pairs.rows.shape[1] - 1), -1, np.int32)
     unseen = np.zeros(key.shape, bool)
     HIDE[name](pairs, key, unseen)

@@ -32,6 +32,8 @@ class Extension:
     stops_at: tuple[type[Encoding], ...] = ()  # wrappers whose inner encoding it does not apply to
     acts_by: str | None = None  # a hook that an encoding around must forward, or choose by layer
     beyond_windows: bool = False  # does not apply within a window or a chunk
+    suits: Callable[[Encoding], bool] = lambda encoding: True  # what else it needs
+    evaluated: bool = False  # for evaluations alone
     shown: tuple[str, ...] = ()  # options that have a column in results
     also: tuple[Kind, ...] = ()  # further kinds it changes
     in_all_layers: bool = False  # by default in layers with a window too
@@ -56,6 +58,8 @@ class Extension:
     @property
     def made_for(self) -> str:
         """Name the encodings it applies to."""
+        if self.of is Encoding:
+            return "attention by a softmax"
         types = self.of if isinstance(self.of, tuple) else (self.of,)
         names = [t.__name__ if t is DistanceBias else t.__module__ for t in types]
         words = " or ".join(name.rpartition(".")[2] for name in names)
@@ -68,7 +72,8 @@ class Extension:
         """Return the encoding, or the encodings inside it, to which this applies."""
         if isinstance(encoding, self.of):
             narrow = encoding.window is not None or encoding.chunk is not None
-            return [] if self.beyond_windows and narrow else [encoding]
+            unfit = self.beyond_windows and narrow or not self.suits(encoding)
+            return [] if unfit else [encoding]
         if isinstance(encoding, self.stops_at) or self.is_lost_in(type(encoding)):
             return []
         return [

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from posenc_jax.checks import LARGEST_SCALE, positive, token_count
+from posenc_jax.checks import LARGEST_SCALE, positive, token_count, whole_number
 from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension
+from posenc_jax.layers import bearer, overrides
 
 
 def _is_scaled(encoding: Encoding) -> bool:
@@ -13,9 +14,21 @@ def _is_scaled(encoding: Encoding) -> bool:
     return encoding.logn or encoding.temperature is not None or inner
 
 
+def _is_sharp(encoding: Encoding) -> bool:
+    return encoding.topk is not None or any(map(_is_sharp, encoding.named_parts().values()))
+
+
+def _has_softmax(encoding: Encoding) -> bool:
+    """True if attention in some layer is a softmax over keys."""
+    layers = [encoding.layer(index) for index in range(encoding.period)]
+    owners = [bearer(layer, "attend") for layer in layers if overrides(layer, "attend")]
+    return len(owners) < len(layers) or any(owner.attends_by_softmax for owner in owners)
+
+
 NOTHING = Kind("nothing", lambda encoding: False)
 TEMPERATURE = Kind("temperature", _is_scaled)
 WINDOW = Kind("window", lambda encoding: encoding.window is not None)
+TOPK = Kind("keys", _is_sharp)
 
 
 @extension(NOTHING, scale="none")
@@ -37,6 +50,15 @@ def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
     shape = () if encoding.layers is None else (encoding.layers,)
     factor = positive("factor", factor, at_most=LARGEST_SCALE)
     return encoding.replace(temperature=fixed(np.full(shape, factor)))
+
+
+@extension(TOPK, scale="none", suits=_has_softmax, evaluated=True)
+def topk(encoding: Encoding, scale: float, *, k: int) -> Encoding:
+    """Let a query attend to the keys of its k highest logits alone, and to those of equal logits.
+
+    If this restores an encoding beyond L, dilution failed there; if not, position did.
+    """
+    return encoding.replace(topk=whole_number("k", k, at_least=1))
 
 
 @extension(WINDOW, scale="none", shown=("size",), in_all_layers=True)

@@ -66,6 +66,7 @@ EXTENSIONS = {
     "drop": ("#332288", "h"),
     "temperature": ("#BBCC33", "d"),
     "window": ("#555555", "|"),
+    "topk": ("#0072B2", "_"),
     "rerope": ("#000000", "D"),
     "leaky_rerope": ("#777777", "p"),
     "self_extend": ("#117733", "x"),

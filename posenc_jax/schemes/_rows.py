@@ -1,4 +1,4 @@
-"""Rows in blocks, and keys in the order of their tokens, for schemes that sum over keys."""
+"""Keys in the order of their tokens, for schemes that sum over keys."""
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +24,3 @@ def ascending(
 
     document = None if tokens.document is None else sorted_row(tokens.document)
     return k, v, tokens.replace(order=sorted_row(tokens.order), document=document)
-
-
-def blocks(x: jax.Array, axis: int, size: int, fill: int = 0) -> jax.Array:
-    """Cut an axis into blocks, padded at the end; the first axis then counts them."""
-    widths = [(0, 0)] * x.ndim
-    widths[axis] = 0, -x.shape[axis] % size
-    x = jnp.pad(x, widths, constant_values=fill)
-    return jnp.moveaxis(x.reshape(*x.shape[:axis], -1, size, *x.shape[axis + 1 :]), axis, 0)

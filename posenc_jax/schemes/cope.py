@@ -3,13 +3,12 @@
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.attention.plain import check_fits, order_of, plain, visible
+from posenc_jax.attention.plain import check_fits, plain, visible
+from posenc_jax.attention.sharpest import by_queries
 from posenc_jax.checks import flag, whole_number
-from posenc_jax.encoding import Dims, Encoding, Tokens, static, trained
+from posenc_jax.encoding import Dims, Encoding, static, trained
 from posenc_jax.layers import stack
-from posenc_jax.schemes._rows import ascending, blocks
-
-SCORES = 2**22  # held at once, 16 MiB in float32
+from posenc_jax.schemes._rows import ascending
 
 
 class CoPE(Encoding):
@@ -22,29 +21,15 @@ class CoPE(Encoding):
     query, so each block of queries holds its scores of the whole row.
     """
 
+    attends_by_softmax = True
+
     table: jax.Array = trained()  # [P, K], e, starts at 0
     divided: bool = static(default=False)
 
     def attend(self, q, k, v, q_tokens, k_tokens):
         check_fits(self, "head_dim", q.shape[3])
         k, v, k_tokens = ascending(k, v, k_tokens, self.window)
-        batch, heads, queries = q.shape[:3]
-        keys = k.shape[2]
-        order = order_of(q_tokens, k_tokens)
-        q_order, k_order = order or (jnp.arange(keys - queries, keys), jnp.arange(keys))
-        q_tokens, k_tokens = q_tokens.replace(order=q_order), k_tokens.replace(order=k_order)
-        size = max(1, SCORES // (batch * heads * keys))
-        if queries <= size:
-            return self._attend(q, k, v, q_tokens, k_tokens)
-
-        def of_block(q, order, document):
-            tokens = Tokens(position=order, document=document, order=order)
-            return self._attend(q, k, v, tokens, k_tokens)
-
-        of_tokens = (q_order, q_tokens.document)
-        rows = jax.tree.map(lambda x: blocks(jnp.atleast_2d(x), 1, size), of_tokens)
-        out = jax.lax.map(lambda of: jax.checkpoint(of_block)(*of), (blocks(q, 2, size), *rows))
-        return jnp.moveaxis(out, 0, 2).reshape(batch, heads, -1, v.shape[-1])[:, :, :queries]
+        return by_queries(self._attend, q, k, v, q_tokens, k_tokens)
 
     def _attend(self, q, k, v, q_tokens, k_tokens):  # tokens with their order
         seen = visible(q_tokens, k_tokens, q.shape[2], k.shape[2], self.window, None)
@@ -52,7 +37,8 @@ class CoPE(Encoding):
         q_dot_e = scale * jnp.einsum(
             "bhqk,pk->bhqp", q.astype(jnp.float32), self.table, precision="highest"
         )
-        counted = Counted(dims=self.dims, window=self.window, seen=seen, q_dot_e=q_dot_e)
+        common = {"dims": self.dims, "window": self.window, "topk": self.topk}
+        counted = Counted(**common, seen=seen, q_dot_e=q_dot_e)
         return plain(q, k, v, counted, q_tokens, k_tokens)[0]
 
 

@@ -55,6 +55,7 @@ class Hybrid(Encoding):
         return layer.replace(
             window=layer.narrowed(self.window),
             logn=layer.logn or self.logn,
+            topk=self.topk if layer.topk is None else layer.topk,
             temperature=hybrid.temperature if layer.temperature is None else layer.temperature,
         )
 

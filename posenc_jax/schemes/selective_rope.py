@@ -20,6 +20,7 @@ class Stepped(Encoding):
     """RoPE at positions that are sums of the steps of tokens, in float32."""
 
     attends_across_devices = True
+    attends_by_softmax = True
 
     inv_freq: jax.Array  # [K/2]
 
@@ -28,7 +29,7 @@ class Stepped(Encoding):
         k_cos, k_sin = self._cos_sin(k_tokens.features)
         phase = Phase(q_cos=q_cos, q_sin=q_sin, k_cos=k_cos, k_sin=k_sin, layout="half")
         q, k, v = turn(q, k, v, self, phase)
-        nope = Encoding(dims=self.dims, window=self.window)
+        nope = Encoding(dims=self.dims, window=self.window, topk=self.topk)
         q_tokens, k_tokens = (tokens.replace(features=None) for tokens in (q_tokens, k_tokens))
         return attention(q, k, v, nope, q_tokens, k_tokens)
 

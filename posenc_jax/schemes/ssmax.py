@@ -28,7 +28,9 @@ class InSomeLayers(PerLayer):
         scaled = super().layer(index)
         if self.only in (None, self.kind_of_layer(index)):
             return scaled
-        extended = {name: getattr(scaled, name) for name in ("window", "logn", "temperature")}
+        extended = {
+            name: getattr(scaled, name) for name in ("window", "logn", "temperature", "topk")
+        }
         return Wrapper(dims=self.dims, inner=scaled.inner, **extended)
 
 

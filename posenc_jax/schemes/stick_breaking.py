@@ -10,9 +10,10 @@ from jax import lax
 
 from posenc_jax.attention import ring
 from posenc_jax.attention.plain import documents_of, order_of
+from posenc_jax.attention.sharpest import blocks
 from posenc_jax.checks import flag
 from posenc_jax.encoding import Dims, Encoding, Tokens, static
-from posenc_jax.schemes._rows import ascending, blocks
+from posenc_jax.schemes._rows import ascending
 
 BLOCK = 128  # queries or keys
 UNSEEN = np.iinfo(np.int32).max  # the order of a key after every query

@@ -311,6 +311,7 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
         ({"name": "yarn:8:4"}, "has two scales"),
         ({"name": "yarn+ntk", "scale": 2.0}, "both change the rotation"),
         ({"name": "yarn+dynamic_ntk", "scale": 2.0}, "both change the rotation"),
+        ({"name": "topk:k=8"}, "'topk' is for evaluations; train without it"),
         ({"name": "dynamic_ntk+logn"}, "'dynamic_ntk' follows the length read; train with 'ntk'"),
         ({"name": "logn+window", "scale": 2.0}, "extension.scale = 2.0 has no effect"),
         ({"name": "yarn", "beta_fats": 1}, "did you mean 'beta_fast'?"),

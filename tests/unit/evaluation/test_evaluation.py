@@ -304,6 +304,7 @@ def test_all_is_every_fitting_extension_that_needs_no_options():
         "abf",
         "longrope",
         "temperature",
+        "topk",
         "interpolate",
         "clamp",
     }

@@ -15,7 +15,7 @@ from posenc_jax.data.tasks import FILLERS, variables
 from posenc_jax.data.tasks.variables import ASK, SET, VALUE, VALUES
 from posenc_jax.evaluation import diagnostics, evaluate, knockout, protocols, records, windows
 from posenc_jax.evaluation.cells import Measured
-from posenc_jax.evaluation.knockout import Hidden, Sharpest
+from posenc_jax.evaluation.knockout import Hidden
 from posenc_jax.evaluation.protocols.last_of_two import ONE_PASS
 from posenc_jax.runtime.errors import ConfigError
 
@@ -191,25 +191,6 @@ def test_a_hidden_key_gets_no_weight_and_others_share_its_own(make_model, name, 
             np.testing.assert_allclose(
                 own[0, :, length - 2 :], before[0, :, length - 2 :], atol=1e-6
             )
-
-
-@pytest.mark.parametrize(
-    ("name", "extension"), [("rope", "yarn"), ("nope", "logn"), ("fox", "none")]
-)
-def test_a_query_sees_the_keys_with_its_highest_scores_alone(make_model, name, extension):
-    model = make_model()
-    encoding = posenc_jax.build(name, DIMS, key=jax.random.key(1))
-    encoding = posenc_jax.extend(extension, encoding, 2.0)
-    tokens = np.random.default_rng(0).permutation(VOCAB)[None].astype(np.int32)
-    whole = diagnostics.attention_weights(model, encoding, tokens)
-    sharpest = Sharpest(dims=DIMS, inner=encoding, most=4)
-    (weights, *_), (own, *_) = whole, diagnostics.attention_weights(model, sharpest, tokens)
-    kept = np.sort(weights, axis=-1)[..., -4:-3] <= weights
-    expected = np.where(kept, weights, 0)
-    np.testing.assert_array_equal(
-        (np.asarray(own) > 0).sum(-1)[0, 0], np.minimum(np.arange(VOCAB) + 1, 4)
-    )
-    np.testing.assert_allclose(own, expected / expected.sum(-1, keepdims=True), atol=1e-5)
 
 
 def test_encodings_with_attention_of_their_own_are_refused():

@@ -27,6 +27,7 @@ OPTIONS = {
     "longrope": {"lambdas": [1.0, 1.5, 2.0, 4.0]},
     "abf": {"base": 50_000.0},
     "temperature": {"factor": 1.25},
+    "topk": {"k": 5},
 }
 ROTARY = [n for n, e in extensions.records().items() if e.kind.name in ("rotation", "drop")]
 UNIVERSAL = [n for n, e in extensions.records().items() if e.of is Encoding]

@@ -1,5 +1,7 @@
 """CoPE: golden positions and biases, visible keys, gradients in blocks and memory."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -98,7 +100,10 @@ def test_gradients_are_finite_differences_in_whole_rows_and_in_blocks(monkeypatc
         slope = (ends[0] - ends[1]) / (2 * step)
         np.testing.assert_allclose(slopes[side][at], slope, rtol=2e-2, atol=2e-3)
         assert abs(slope) > 2e-3
-    monkeypatch.setattr(cope, "SCORES", 5 * B * H * L)  # five queries a block, the last one padded
+    module = sys.modules["posenc_jax.attention.sharpest"]
+    monkeypatch.setattr(
+        module, "SCORES", 5 * B * H * L
+    )  # five queries a block, the last one padded
     in_blocks = measured()(encoding.table, q, k)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), in_blocks, whole)
 
