@@ -81,10 +81,12 @@ def check(config: Evaluation, run: Training) -> None:
 
 
 def check_cut(config: Evaluation, encoding: Encoding) -> None:
-    """Refuse an encoding that reads whole rows, where devices share them."""
+    """Refuse an encoding or a method that reads whole rows, where devices share them."""
     if config.sequence > 1:
+        chosen = methods.methods(config.extensions, encoding, 1.0)
         try:
-            ring.check(encoding)
+            for extended in (encoding, *(m.applied(encoding, encoding, 1.0) for m in chosen)):
+                ring.check(extended)
         except ValueError as error:
             raise ConfigError(str(error)) from error
 

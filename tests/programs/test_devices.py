@@ -214,6 +214,10 @@ def test_an_encoding_of_whole_rows_is_refused(call, tmp_path):
     call("train.py", tmp_path / "run", config="cope")
     words = "--config.sequence=4", "--config.lengths=16"
     assert reason in evaluated(tmp_path / "run", tmp_path / "copy", 4, *words, code=2)
+    call("train.py", tmp_path / "rope", config="rope")
+    words = *words, "--config.extensions=none,topk:k=4"
+    out = evaluated(tmp_path / "rope", tmp_path / "other", 4, *words, code=2)
+    assert reason.replace("cope", "rope") in out
 
 
 @pytest.mark.slow
