@@ -165,22 +165,29 @@ def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> P
 def changed(text: Text, length: int, change: Callable[[np.ndarray], np.ndarray]) -> Text:
     """Copy the windows of a length that end where the longest ones end into a text of the same
     documents, and change their tokens [W, length + 1]."""
-    split = text.split
     places = (text.starts + text.longest - length)[:, None] + np.arange(length + 1)
-    document = np.searchsorted(text.documents, text.document)
+    copy = gathered(text, places, np.searchsorted(text.documents, text.document))
+    tokens = change(copy.split.tokens.reshape(places.shape)).ravel()
+    return replace(copy, split=replace(copy.split, tokens=tokens))
+
+
+def gathered(text: Text, places: np.ndarray, document: np.ndarray) -> Text:
+    """Copy the tokens at places of the split, [N, length + 1], into a text of the same documents,
+    with a window for each row; `document` [N] ascends."""
+    split, size = text.split, places.shape[1]
 
     def copied(column):
         return None if column is None else np.array(column[places]).ravel()
 
     copy = replace(
         split,
-        tokens=change(np.array(split.tokens[places])).ravel(),
-        starts=np.searchsorted(document, np.arange(len(text.documents) + 1)) * (length + 1),
+        tokens=np.array(split.tokens[places]).ravel(),
+        starts=np.searchsorted(document, np.arange(len(text.documents) + 1)) * size,
         bytes_of=copied(split.bytes_of),
         answers=copied(split.answers),
         digests=split.digests[text.documents],
         gaps=None,
         groups=None if split.groups is None else split.groups[text.documents],
     )
-    starts = np.arange(len(places)) * (length + 1)
-    return replace(text, split=copy, document=document, starts=starts, longest=length)
+    starts = np.arange(len(places)) * size
+    return replace(text, split=copy, document=document, starts=starts, longest=size - 1)

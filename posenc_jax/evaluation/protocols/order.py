@@ -21,7 +21,7 @@ Change = Callable[[np.ndarray, np.ndarray], np.ndarray]
 CHANGES: dict[str, Change] = {
     "shuffled": lambda far, document: np.random.default_rng(0).permuted(far, axis=1),
     "reversed": lambda far, document: far[:, ::-1],
-    "swapped": lambda far, document: np.roll(far, _most_windows(document), axis=0),
+    "swapped": lambda far, document: np.roll(far, most_windows(document), axis=0),
 }
 NEAREST = 4
 LOOKS = {
@@ -33,7 +33,7 @@ LOOKS = {
 CHANGE_WORDS = {"swapped": "another document's"}
 
 
-def _most_windows(document: np.ndarray) -> int:
+def most_windows(document: np.ndarray) -> int:
     """Most windows of any document: rolling by this many rows never pairs a document with itself,
     unless it has more than half of the windows."""
     return int(np.unique(document, return_counts=True)[1].max())
@@ -118,7 +118,7 @@ def _beyond(near: int, change: Change, document: np.ndarray):
 
 def changes_of(text: Text) -> dict[str, Change]:
     """All changes, without `swapped` where one document has more than half of the windows."""
-    majority = text.split.stretches or 2 * _most_windows(text.document) > len(text.document)
+    majority = text.split.stretches or 2 * most_windows(text.document) > len(text.document)
     return {n: change for n, change in CHANGES.items() if not (majority and n == "swapped")}
 
 
