@@ -49,6 +49,8 @@ CASES = {  # name -> recipe, fields of its encoding
     "stick_breaking": ("stick_breaking", {}),
     "selective_rope": ("selective_rope", {}),
     "selective_rope, random": ("selective_rope", {"steps": "random"}),
+    "retention": ("retention", {}),
+    "retention, not rotated": ("retention", {"rotate": False}),
 }
 
 

@@ -18,8 +18,8 @@ from jax.sharding import Mesh
 from posenc_jax.attention import phase_between, turn
 from posenc_jax.checks import token_count
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_reach, known_values
-from posenc_jax.layers import bearer, overrides
-from posenc_jax.runtime.devices import DATA, SEQUENCE, by_pieces
+from posenc_jax.layers import bearer, holds_state, overrides
+from posenc_jax.runtime.devices import DATA, SEQUENCE, by_pieces, by_rows
 
 from .config import Config
 
@@ -125,10 +125,16 @@ class LayerCache(struct.PyTreeNode):
         )
 
 
+class LayerState(struct.PyTreeNode):
+    """What a layer without a softmax holds, whatever the length."""
+
+    k: jax.Array  # [B, H, K, K], sums over keys, each times its value
+
+
 class Cache(struct.PyTreeNode):
     """Keys and values held for each row; `step` takes a cache and returns the next."""
 
-    layers: tuple[LayerCache, ...]
+    layers: tuple[Any, ...]  # LayerCache or LayerState
     length: jax.Array  # tokens read: [], or [B] if rows differ
     rows: int = struct.field(pytree_node=False)  # B
     size: int = struct.field(pytree_node=False)  # most tokens
@@ -277,7 +283,10 @@ def _of_places(places: jax.Array, features: Any) -> Tokens:
 
 def _empty(
     config: Config, layer: Encoding, batch: int, size: int, rotated: bool, mesh: Mesh | None
-) -> LayerCache:
+) -> LayerCache | LayerState:
+    if holds_state(layer):
+        shape = batch, config.heads, config.head_size, config.value_size
+        return LayerState(jnp.zeros(shape, device=None if mesh is None else by_rows(mesh)))
     first, last = layer.visible_keys()
     slots = size if last is None else min(first + last, size)
     ring = slots < size

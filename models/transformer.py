@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh
 
-from posenc_jax.attention import FEW, attention, ring, target
+from posenc_jax.attention import FEW, attention, attention_after, ring, target
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding, combine, known_values
-from posenc_jax.layers import overrides
+from posenc_jax.layers import holds_state, overrides
 from posenc_jax.positions import (
     check_ascending,
     check_places,
@@ -23,7 +23,7 @@ from posenc_jax.positions import (
 from posenc_jax.runtime import devices
 
 from .base import Layer
-from .cache import Cache, LayerCache, Seen, keys_for
+from .cache import Cache, LayerCache, LayerState, Seen, keys_for
 from .config import Config
 from .likelihoods import likelihoods, logits_of, weighted_loss
 
@@ -395,7 +395,7 @@ class Block(nnx.Module):
         phase: Phase | None = None,  # of these tokens; unused with a cache
         cache: Cache | None = None,  # of this layer: the tokens before these, which they see too
         counts: jax.Array | None = None,  # as in `hidden_step`
-    ) -> tuple[jax.Array, LayerCache | None]:  # [B, T, D], and what this layer holds then
+    ) -> tuple[jax.Array, LayerCache | LayerState | None]:  # [B, T, D], and what it holds then
         shape = x.shape
         # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
@@ -434,7 +434,7 @@ class Attention(nnx.Module):
 
     def __call__(
         self, x, encoding, tokens, shape, phase, cache, counts
-    ) -> tuple[jax.Array, LayerCache | None]:  # x [B * T, D]
+    ) -> tuple[jax.Array, LayerCache | LayerState | None]:  # x [B * T, D]
         q, (k, v) = self.queries(x, shape[0]), self.held(x, shape[0])
         if overrides(encoding, "read"):
             if tokens.axis is None:
@@ -444,9 +444,14 @@ class Attention(nnx.Module):
                 features = ring.read(encoding, x.reshape(shape), tokens)
             tokens = tokens.replace(features=features)
         seen, held = Seen(q, k, v, tokens, phase), None
-        if cache is not None:
-            seen, held = keys_for(q, k, v, encoding, tokens, cache, counts)
-        out = self.attend(seen, encoding, tokens)
+        if cache is not None and holds_state(encoding):
+            before, (k, v) = cache.layers[0].k, self.expanded(k, v)
+            out, after = attention_after(q, k, v, encoding, tokens, before, counts)
+            held = LayerState(after)
+        else:
+            if cache is not None:
+                seen, held = keys_for(q, k, v, encoding, tokens, cache, counts)
+            out = self.attend(seen, encoding, tokens)
         return self.out(out.swapaxes(1, 2).reshape(len(x), -1)), held
 
     def attend(
@@ -459,6 +464,10 @@ class Attention(nnx.Module):
     def held(self, x: jax.Array, batch: int) -> tuple[jax.Array, jax.Array]:
         """Keys and values that a cache holds of an input, [B, G, T, K] each."""
         return self.keys(x, batch), _by_head(self.v(x), batch, self.config.groups)
+
+    def expanded(self, k: jax.Array, v: jax.Array, /) -> tuple[jax.Array, jax.Array]:
+        """Keys and values of heads, from what a cache holds."""
+        return k, v
 
     def queries(self, x: jax.Array, batch: int) -> jax.Array:  # [..., D] -> [B, H, T, K]
         return self._by_head_normed(self.q(x), self.q_norm, batch, self.config.heads)

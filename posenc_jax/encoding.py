@@ -290,7 +290,18 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     ) -> jax.Array:
         """Compute attention with heads before tokens, in place of the usual one.
 
-        Queries are scaled already, and `window` is all that limits what they see, besides tokens.
+        Queries are scaled and rotated already, and keys rotated; `window` is all that limits what
+        queries see, besides tokens.
+        """
+        raise NotImplementedError
+
+    def recur(
+        self, q: jax.Array, k: jax.Array, v: jax.Array, before: jax.Array, counts: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Compute `attend` for tokens after those of a state [B, H, K, K], which a cache holds in
+        place of keys, in float32 and at first 0; return the state after `counts` of them too.
+
+        `counts` is [], or [B] if rows differ; later tokens are padding.
         """
         raise NotImplementedError
 

@@ -112,6 +112,9 @@ class Wrapper(Encoding):
     def attend(self, q, k, v, q_tokens, k_tokens):
         return self.inner.attend(q, k, v, q_tokens, k_tokens)
 
+    def recur(self, q, k, v, before, counts):
+        return self.inner.recur(q, k, v, before, counts)
+
 
 class PerLayer(Wrapper):
     """A wrapper with trained arrays per layer around an encoding that layers share."""
@@ -169,6 +172,11 @@ def bearer(encoding: Encoding, hook: str) -> Encoding:
 def overrides(encoding: Encoding, hook: str) -> bool:
     """True if an encoding overrides a hook; attention skips the others."""
     return _of(bearer(encoding, hook), hook) is not getattr(Encoding, hook)
+
+
+def holds_state(encoding: Encoding) -> bool:
+    """True if a cache holds a state of a layer in place of its keys."""
+    return overrides(encoding, "recur") and encoding.narrowed() is None
 
 
 def _of(encoding: Encoding, hook: str):

@@ -65,8 +65,7 @@ def attention(
         if k_tokens.axis is not None:
             ring.check(encoding)
     if own:
-        scale = query_scale(encoding, q_tokens, k_tokens, q.shape[2], k.shape[2])
-        q = q if scale is None else (q * scale).astype(q.dtype)
+        q, k, v = _ready(q, k, v, encoding, q_tokens, k_tokens, phase)
         own = bearer(encoding, "attend")
         own = own.replace(window=encoding.narrowed(), topk=topk)
         return own.attend(q, k, v, q_tokens, k_tokens)
@@ -92,6 +91,28 @@ def attention(
         compute = functools.partial(ring.attention, compute)
     out, logsum = compute(*arguments, phase=phase)
     return with_sink(out, logsum, encoding.sink(q_tokens))
+
+
+def attention_after(
+    q: jax.Array,  # [B, H, T, K]
+    k: jax.Array,  # [B, G, T, K]
+    v: jax.Array,  # [B, G, T, K], or another size than keys have
+    encoding: Encoding,
+    tokens: Tokens,
+    before: jax.Array,
+    counts: jax.Array,
+) -> tuple[jax.Array, jax.Array]:  # [B, H, T, K] of the values, and the state
+    """Compute attention to these tokens and to those of a state; see `Encoding.recur`."""
+    phase = encoding.phase(tokens.position)
+    q, k, v = _ready(q, k, v, encoding, tokens, tokens, phase)
+    return bearer(encoding, "recur").recur(q, k, v, before, counts)
+
+
+def _ready(q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, phase: Phase | None):
+    """Scale and rotate what an encoding attends to itself."""
+    scale = query_scale(encoding, q_tokens, k_tokens, q.shape[2], k.shape[2])
+    q = q if scale is None else (q * scale).astype(q.dtype)
+    return turn(q, k, v, encoding, phase)
 
 
 def _without_kernel(encoding: Encoding, queries: int, keys: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import models
 from posenc_jax.attention import attention as attend_heads
 from posenc_jax.encoding import Encoding, KeySum
-from posenc_jax.layers import bearer
+from posenc_jax.layers import bearer, holds_state
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.schemes.rope import RoPE
 
@@ -112,14 +112,21 @@ def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, ...]:  # [1,
 def attention_weights(
     model: models.Model, encoding: Encoding, tokens: jax.Array
 ) -> Iterator[jax.Array]:  # tokens [B, T]; per layer [B, H, T, T]
-    """Yield the attention weights of every layer: the output for the identity as values."""
+    """Yield the attention weights of every layer: the output for the identity as values.
+
+    Weights without a softmax may be negative; theirs are shares of the sum of their sizes.
+    """
     batch, length = tokens.shape
     for layer in model.layers(tokens, encoding):
         q, k = layer.queries(layer.read), layer.keys(layer.read)
         identity = jnp.broadcast_to(jnp.eye(length), (batch, k.shape[1], length, length))
         sides = layer.tokens, layer.tokens
         options: Any = {"phase": layer.phase, "implementation": "plain"}
-        yield attend_heads(q, k, identity, layer.encoding, *sides, **options).astype(jnp.float32)
+        weights = attend_heads(q, k, identity, layer.encoding, *sides, **options)
+        weights = weights.astype(jnp.float32)
+        if holds_state(layer.encoding):
+            weights = jnp.abs(weights) / jnp.sum(jnp.abs(weights), axis=-1, keepdims=True)
+        yield weights
 
 
 def gates(model: models.Model, encoding: Encoding, tokens: np.ndarray) -> np.ndarray:

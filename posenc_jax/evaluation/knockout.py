@@ -105,7 +105,8 @@ HIDDEN = (*HIDE, LOW_SCORES)
 
 def check(encoding: Encoding) -> None:
     """Refuse an encoding whose scores a bias cannot hide a key in."""
-    if overrides(encoding, "attend") or overrides(encoding, "logits"):
+    layers = [encoding.layer(index) for index in range(encoding.period)]
+    if any(overrides(layer, hook) for layer in layers for hook in ("attend", "logits")):
         raise ConfigError(
             f"keys are hidden by a bias, and encoding {encoding.name!r} does not add its bias to "
             "the scores"

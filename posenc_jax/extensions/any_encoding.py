@@ -61,7 +61,7 @@ def topk(encoding: Encoding, scale: float, *, k: int) -> Encoding:
     return encoding.replace(topk=whole_number("k", k, at_least=1))
 
 
-@extension(WINDOW, scale="none", shown=("size",), in_all_layers=True)
+@extension(WINDOW, scale="none", shown=("size",), of_keys=True, in_all_layers=True)
 def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
     """Let a query see only the last `size` tokens, itself included (None: L)."""
     size = encoding.dims.train_length if size is None else size

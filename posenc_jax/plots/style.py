@@ -50,6 +50,7 @@ ENCODINGS = {
     "selective_rope": ("#33BBEE", "4"),
     "stick_breaking": ("#BB5566", "_"),
     "pope": ("#EE7733", "|"),
+    "retention": ("#88CCEE", "8"),
 }
 EXTENSIONS = {
     "none": ("#0072B2", "o"),

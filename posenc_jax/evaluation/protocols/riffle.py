@@ -70,7 +70,7 @@ class Riffle(Protocol):
         cut = np.arange(own) < own - span  # the earlier blocks
         without = [(np.where(cut, third, a), b), (a, np.where(cut, third, b))]
         for part, pairs in ((RIFFLED, [(a, b)] * 2), (FOREIGN, without)):
-            rows = np.stack([_alternate(*pair, span) for pair in pairs], axis=1)
+            rows = np.stack([_alternate(*pair, size=span) for pair in pairs], axis=1)
             inner = gathered(text, rows.reshape(-1, 2 * own), np.repeat(number, 2))
             last = 2 * own - span - 1
             whole = plan(inner.starts, 2 * own - 1, last - span, last)
@@ -120,7 +120,7 @@ def _less(read: Measured, alone: Measured) -> Any:
 
 def _mean(row: dict | None) -> str:
     if row is None or row["part"] not in PRICES or row["nll_low"] is None:
-        return decimal(row and row["nll"])
+        return decimal(None if row is None else row["nll"])
     return f"{row['nll']:+.3f} [{row['nll_low']:+.3f}, {row['nll_high']:+.3f}]"
 
 

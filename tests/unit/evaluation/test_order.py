@@ -194,7 +194,7 @@ def test_a_hidden_key_gets_no_weight_and_others_share_its_own(make_model, name, 
 
 
 def test_encodings_with_attention_of_their_own_are_refused():
-    for name in ("stick_breaking", "cope", "dape"):
+    for name in ("stick_breaking", "cope", "dape", "retention"):
         with pytest.raises(ConfigError, match=f"encoding '{name}' does not add its bias"):
             knockout.check(posenc_jax.build(name, DIMS, key=jax.random.key(0)))
 

@@ -11,6 +11,7 @@ from sizes import DIMS, with_options
 import models
 import posenc_jax
 from posenc_jax import extensions, schemes
+from posenc_jax.layers import holds_state
 
 PAGE = Path(__file__).parents[3] / "docs" / "decoding.md"
 CONFIG = models.Config(width=DIMS.width, heads=DIMS.heads, layers=4)
@@ -23,8 +24,10 @@ def row(name, encoding, needs_length=False):
         cache = "needs the final length" if needs_length else "exact"
     except ValueError:
         return f"| {name} | no: its positions need the final length |  |  |"
-    seen = [encoding.layer(index).visible_keys() for index in range(CONFIG.layers)]
+    layers = [encoding.layer(index) for index in range(CONFIG.layers)]
+    seen = [layer.visible_keys() for layer in layers if not holds_state(layer)]
     kinds = {"all" if last is None else "W + n" if first else "W" for first, last in seen}
+    kinds |= {"a state" for layer in layers if holds_state(layer)}
     once = "yes" if models.rotates_once(CONFIG, encoding) else ""
     return f"| {name} | {cache} | {once} | {' or '.join(sorted(kinds))} |"
 

@@ -1,0 +1,134 @@
+"""Linear attention whose weights decay with the distance, without a softmax."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posenc_jax.attention import ring
+from posenc_jax.attention.plain import order_of, visible
+from posenc_jax.attention.sharpest import blocks
+from posenc_jax.checks import flag
+from posenc_jax.encoding import Dims, Encoding, Tokens, fixed
+from posenc_jax.schemes import rope
+
+CHUNK = 128  # tokens
+SCORES = 2**22  # held at once, 16 MiB in float32
+
+
+class Retention(Encoding):
+    """Sun et al. 2023, arXiv:2307.08621: the weight of a key is lambda^d q . k / sqrt(K), with
+    lambda = 1 - 2^(-5-h) of head h, and every output is divided by its root mean square.
+
+    Queries and keys are rotated, or not (Lightning attention, Qin et al. 2024, arXiv:2401.04658). A
+    row is computed by chunks, each with a state [K, K] of all keys before it: memory is linear in
+    the length, and a cache holds the state alone; within a window it holds keys. Norms cancel
+    factors on queries. Sums are float32.
+    """
+
+    attends_across_devices = True
+    phase_of_each = True
+
+    rate: jax.Array  # [H], -ln lambda
+    rotation: rope.RoPE | None = None
+
+    def phase(self, positions):
+        return None if self.rotation is None else self.rotation.phase(positions)
+
+    def attend(self, q, k, v, q_tokens, k_tokens):
+        if k_tokens.order is None and q.shape[2] == k.shape[2] and self.window is None:
+            return self._by_chunks(q, k, v, k_tokens.document)[0]
+
+        def add(out, keys):
+            k, v, k_tokens = keys
+            return out + self._of_keys(q, k, v, k_tokens, q_tokens)
+
+        out, keys = jnp.zeros((*q.shape[:3], v.shape[3])), (*_of_each_head(q, k, v), k_tokens)
+        axis = k_tokens.axis
+        out = add(out, keys) if axis is None else ring.around(axis, keys, out, add)
+        return _normalised(out).astype(q.dtype)
+
+    def recur(self, q, k, v, before, counts):
+        return self._by_chunks(q, k, v, None, before, counts)
+
+    def _by_chunks(self, q, k, v, documents=None, before=None, counts=None):
+        """Return the output [B, H, T, K], and the state [B, H, K, K] after the first `counts`."""
+        batch, heads, length, size = q.shape
+        k, v = _of_each_head(q, k, v)
+        chunk = min(CHUNK, length)
+        starts, places = np.arange(0, length, chunk), np.arange(chunk)
+        counts = jnp.atleast_1d(length if counts is None else counts)  # [B or 1]
+        near = self._decay(places[None, :, None] - places[None, None, :])  # [1, H, C, C]
+        far = self._decay(places[None, :, None] + 1)  # [1, H, C, 1]
+
+        def step(state, part):
+            q, k, v, start, of = part
+            left = jnp.clip(counts - start, 0, chunk)[:, None, None]  # [B or 1, 1, 1]
+            to_end = self._decay(left - 1 - places[None, :, None])  # [B or 1, H, C, 1]
+            scores, kept = _product("bhqk,bhsk->bhqs", q, k) * near, self._decay(left)
+            out = far * _product("bhqk,bhkv->bhqv", q, state)
+            if of is not None:
+                own, last, previous = (ids[:, None, :, None] for ids in of)  # [B, 1, C or 1, 1]
+                scores = jnp.where(own == own.swapaxes(2, 3), scores, 0.0)
+                out = jnp.where(own == previous, out, 0.0)
+                to_end, kept = to_end * (own == last), kept * (last == previous)
+            out = out + _product("bhqs,bhsv->bhqv", scores.astype(v.dtype), v)
+            state = kept * state + _product("bhsk,bhsv->bhkv", k * to_end, v)
+            return state, _normalised(out * size**-0.5).astype(q.dtype)
+
+        of = None
+        if documents is not None:
+            own = blocks(documents, 1, chunk, fill=-1)  # [n, B, C]
+            last = documents.T[np.minimum(starts + chunk, length) - 1][..., None]  # [n, B, 1]
+            of = own, last, jnp.concatenate([last[:1], last[:-1]])
+        if before is None:
+            before = jnp.zeros((batch, heads, size, v.shape[3]))
+        parts = (*(blocks(x, 2, chunk) for x in (q, k, v)), starts, of)
+        after, out = jax.lax.scan(jax.checkpoint(step), before, parts)
+        return jnp.moveaxis(out, 0, 2).reshape(batch, heads, -1, v.shape[3])[:, :, :length], after
+
+    def _of_keys(self, q, k, v, k_tokens: Tokens, q_tokens: Tokens) -> jax.Array:  # [B, H, Q, K]
+        """Return the sums over keys in any order, in float32, by blocks of queries."""
+        batch, heads, queries, size = q.shape
+        keys = k.shape[2]
+        order = order_of(q_tokens, k_tokens) or (np.arange(keys - queries, keys), np.arange(keys))
+        q_order, k_order = map(jnp.atleast_2d, order)
+        k_tokens = k_tokens.replace(order=k_order)
+
+        def of_block(part):
+            q, order, document = part
+            q_tokens = Tokens(order, document=document, order=order)
+            seen = visible(q_tokens, k_tokens, q.shape[2], keys, self.window, None)
+            decay = self._decay(order[:, :, None] - k_order[:, None, :])
+            scores = _product("bhqk,bhsk->bhqs", q, k) * size**-0.5 * decay
+            return _product("bhqs,bhsv->bhqv", jnp.where(seen, scores, 0.0).astype(v.dtype), v)
+
+        block = min(queries, max(1, SCORES // (batch * heads * keys)))
+        lines = (None if x is None else blocks(x, 1, block) for x in (q_order, q_tokens.document))
+        out = jax.lax.map(jax.checkpoint(of_block), (blocks(q, 2, block), *lines))
+        return jnp.moveaxis(out, 0, 2).reshape(batch, heads, -1, v.shape[3])[:, :, :queries]
+
+    def _decay(self, back) -> jax.Array:  # [B or 1, Q, S] -> [B or 1, H, Q, S]
+        """Powers of lambda; 0 for tokens behind the end."""
+        back = back[:, None]
+        powers = jnp.exp(-self.rate[None, :, None, None] * jnp.maximum(back, 0))
+        return jnp.where(back < 0, 0.0, powers)
+
+
+def _of_each_head(q, k, v):  # [B, G, S, K] twice -> [B, H, S, K]
+    repeats = q.shape[1] // k.shape[1]
+    return jnp.repeat(k, repeats, axis=1), jnp.repeat(v, repeats, axis=1)
+
+
+def _normalised(out: jax.Array) -> jax.Array:  # [..., K]
+    return out * jax.lax.rsqrt(jnp.mean(out**2, axis=-1, keepdims=True) + 1e-6)
+
+
+def _product(names: str, a, b):
+    return jnp.einsum(names, a, b, precision="highest", preferred_element_type=jnp.float32)
+
+
+def build(dims: Dims, *, rotate: bool = True) -> Retention:
+    """Build retention; it rotates as RoPE with base 10,000."""
+    rate = -np.log1p(-(2.0 ** (-5.0 - np.arange(dims.heads))))
+    rotation = rope.build(dims) if flag("rotate", rotate) else None
+    return Retention(dims=dims, rate=fixed(rate), rotation=rotation)
