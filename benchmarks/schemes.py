@@ -31,6 +31,7 @@ CASES = {  # name -> recipe, fields of its encoding
     "hybrid_nope": ("hybrid_nope", WINDOW),
     "hybrid_bases": ("hybrid_bases", WINDOW),
     "hybrid, chunked": ("hybrid", WINDOW | {"chunked": True}),
+    "hybrid, three of four decay": ("hybrid", {"pattern": "decay,decay,decay,global"}),
     "ssmax": ("ssmax", {}),
     "ssmax, llama4": ("ssmax", {"kind": "llama4"}),
     "prope": ("prope", {}),

@@ -2,7 +2,8 @@
 
 python train.py --config=configs/hybrid.py --workdir=runs/hybrid
 
-Time: not measured.
+encoding.pattern=decay,decay,decay,global has linear attention in place of windows, and
+encoding.global_rope=True rotates in the full layers. Time: not measured.
 """
 
 from configs import base

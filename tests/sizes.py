@@ -17,6 +17,7 @@ VARIANTS = {  # options that turn a scheme into another encoding
     "selective_rope of random steps": ("selective_rope", {"steps": "random"}, "none"),
     "rope with imaginary heads": ("rope", {"imaginary": True}, "none"),
     "fox of fixed gates around rope": ("fox", {"gate": "fixed", "inner": "rope"}, "none"),
+    "hybrid of decay layers": ("hybrid", {"pattern": "decay,global"}, "none"),
     "fox of trained biases": ("fox", {"gate": "bias_only"}, "none"),
     "self_extend": ("rope", {}, "self_extend:group=2"),
     "dca": ("rope", {}, "dca"),

@@ -1,23 +1,25 @@
-"""Local layers, which see a window or a chunk, alternating with global layers."""
+"""Local layers, which see a window or a chunk, or decay layers, alternating with global layers."""
 
 import math
 from collections.abc import Sequence
 
 from posenc_jax.checks import flag, known, token_count
 from posenc_jax.encoding import Dims, Encoding, static
-from posenc_jax.schemes import nope, rope
+from posenc_jax.layers import holds_state
+from posenc_jax.schemes import nope, retention, rope
 
-KINDS = ("local", "global")
+KINDS = ("local", "global", "decay")
 
 
 class Hybrid(Encoding):
     """Yang et al. 2025, arXiv:2501.18795: RoPE in local layers, NoPE in global ones.
 
     The pattern repeats over the layers. Global layers may use RoPE with another base (Gemma 3,
-    arXiv:2503.19786), and local layers chunks instead of a sliding window (Llama 4).
+    arXiv:2503.19786), and local layers chunks instead of a sliding window (Llama 4). Decay layers
+    are linear attention, `retention` without rotation (MiniMax 2025, arXiv:2501.08313).
     """
 
-    kinds: dict[str, Encoding]  # keys: "local" and "global"
+    kinds: dict[str, Encoding]  # by the words of the pattern
     pattern: tuple[str, ...] = static()
 
     @property
@@ -52,6 +54,8 @@ class Hybrid(Encoding):
     def layer(self, index):
         hybrid = super().layer(index)
         layer = hybrid.kinds[self.kind_of_layer(index)]
+        if holds_state(layer):  # in which factors on queries cancel
+            return layer.replace(window=layer.narrowed(self.window))
         return layer.replace(
             window=layer.narrowed(self.window),
             logn=layer.logn or self.logn,
@@ -114,6 +118,7 @@ def build(
     layers: dict[str, Encoding] = {
         "local": rope.build(dims, base=local_base, layout=layout).replace(**size),
         "global": global_layer,
+        "decay": retention.build(dims, rotate=False),
     }
     kinds = {word: layer for word, layer in layers.items() if word in words}
     return Hybrid(dims=dims, kinds=kinds, pattern=words)
@@ -124,11 +129,13 @@ def _words(
 ) -> tuple[str, ...]:
     """Parse a pattern; with `first_full` or `last_full` it is written out for all layers."""
     if not isinstance(pattern, str | Sequence):
-        raise ValueError(f"pattern must be a list of local and global; got {pattern!r}")
+        raise ValueError(f"pattern must be a list of local, global and decay; got {pattern!r}")
     words = pattern.split(",") if isinstance(pattern, str) else pattern
     words = tuple(str(word).strip() for word in words)
     if not words:
-        raise ValueError("pattern must contain at least one layer, local or global; got none")
+        raise ValueError(
+            "pattern must contain at least one layer, local, global or decay; got none"
+        )
     for word in words:
         known("layer of a pattern:", word, KINDS)
     if not first_full and not last_full:

@@ -167,7 +167,7 @@ REFUSED = {
         ({"pattern": "local,lokal"}, "layer of a pattern: 'lokal'; did you mean 'local'"),
         ({"window": -1}, "window must be a whole number of at least 1; got -1"),
         ({"pattern": []}, "got none"),
-        ({"pattern": 2.5}, "^pattern must be a list of local and global; got 2.5$"),
+        ({"pattern": 2.5}, "^pattern must be a list of local, global and decay; got 2.5$"),
         ({"window": FAR}, "^window must be at most "),
     ],
 }

@@ -194,9 +194,10 @@ def test_a_hidden_key_gets_no_weight_and_others_share_its_own(make_model, name, 
 
 
 def test_encodings_with_attention_of_their_own_are_refused():
-    for name in ("stick_breaking", "cope", "dape", "retention"):
+    for name in ("stick_breaking", "cope", "dape", "hybrid"):
+        options = {"pattern": "global,decay"} if name == "hybrid" else {}
         with pytest.raises(ConfigError, match=f"encoding '{name}' does not add its bias"):
-            knockout.check(posenc_jax.build(name, DIMS, key=jax.random.key(0)))
+            knockout.check(posenc_jax.build(name, DIMS, key=jax.random.key(0), **options))
 
 
 def test_pairs_are_those_of_last_of_two_and_the_control_is_filler(text):

@@ -183,6 +183,33 @@ def test_each_kind_of_layer_has_its_own_base():
     assert build(layout="interleaved").layer(0).layout == "interleaved"
 
 
+@pytest.mark.parametrize(("rotates", "full"), [(False, "nope"), (True, "rope")])
+def test_decay_layers_are_retention_that_holds_a_state(rotates, full, make_model):
+    hybrid = build(pattern="decay,decay,decay,global", global_rope=rotates)
+    layers = [hybrid.layer(index) for index in range(4)]
+    assert [layer.name for layer in layers] == ["retention"] * 3 + [full]
+    assert all(layer.rotation is None for layer in layers[:3])
+    cache = models.init_cache(make_model(layers=4).config, hybrid, 1, 1000)
+    assert [held.k.shape for held in cache.layers] == [(1, H, K, K)] * 3 + [(H, 1000, K)]
+
+
+def test_extensions_act_on_the_full_layers_between_decay_layers():
+    hybrid = build(pattern="decay,global", global_rope=True)
+
+    def changed(extension, field):
+        extended = posenc_jax.extend(extension, hybrid, 4.0)
+        return [getattr(extended.layer(index), field, None) for index in range(2)]
+
+    assert changed("window:size=4", "window") == changed("window:size=4:layers=global", "window")
+    assert changed("window:size=4", "window") == [None, 4]
+    assert changed("logn", "logn") == [False, True]
+    assert changed("yarn", "gain")[0] is None and changed("yarn", "gain")[1] > 1
+    with pytest.raises(ValueError, match="'window' changes nothing .* layers='decay'"):
+        posenc_jax.extend("window:size=4:layers=decay", hybrid, 1.0)
+    with pytest.raises(ValueError, match="'window' is made for layers that hold keys"):
+        posenc_jax.extend("window:size=4", build(pattern="decay"), 1.0)
+
+
 @pytest.mark.slow
 def test_a_pattern_of_all_layers_fixes_their_number(make_model, make_tokens, forward):
     encoding, tokens = build(LAYERS, last_full=True), make_tokens(L)
