@@ -40,8 +40,8 @@ class Stepped(Encoding):
 
 
 class RandomRoPE(Stepped):
-    """The control of 2606.24975: each place in a document has a fixed step for every head and pair,
-    standard normal, in all layers alike."""
+    """The control of arXiv:2606.24975: each place in a document has a fixed step for every head and
+    pair, standard normal, in all layers alike."""
 
     seed: int = static()
 
