@@ -25,41 +25,44 @@ ROTARY = (
     "none,yarn:8,ntk_by_parts:8,pi:8,dynamic_yarn,dca,logn,self_extend:window=4,"
     "self_extend:window=8,self_extend:window=16"
 )
+EVALUATION = {
+    "lengths": f"{rates.L},{rates.FAR * rates.L}",
+    "protocols": "found,last_of_two",
+    "extensions": ROTARY,
+    "window": False,
+    "tokens_per_call": 32_768,
+}
 
 
-def rates_of(name: str) -> dict[str, float]:
-    """The rates of an encoding for all budgets."""
+def rates_of(fields: dict, choices: Path) -> dict[str, float]:
+    """The rates of a scheme for all budgets."""
+    schemes = {name_of({"steps": steps} | fields) for steps in rates.TUNED}
     losses: dict[tuple[float, float], list[float]] = {}
-    for row in read_choices(CHOICES):
-        known = not math.isnan(row["choose_loss"])
-        if known and row["scheme"].startswith(f"ordered-{name}-"):
+    for row in read_choices(choices):
+        if row["scheme"] in schemes and not math.isnan(row["choose_loss"]):
             point = row["learning_rate"], row["encoding_rate"]
             losses.setdefault(point, []).append(row["choose_loss"])
-    both = {point: own for point, own in losses.items() if len(own) == 2}
+    both = {point: own for point, own in losses.items() if len(own) == len(schemes)}
     best = min(both, key=lambda point: sum(both[point]))
     return dict(zip(CHOSEN, (json.loads(f"{rate:g}") for rate in best), strict=True))
 
 
-def trunk(name: str, seed: int) -> dict:
-    recipe = f"configs/ordered.py:{name}"
-    return {"recipe": recipe, "seed": seed, "steps": TRUNK} | rates_of(name)
+def grid(schemes: dict[str, dict], seeds: dict[str, int], choices: Path, workdir: str) -> list:
+    """A trunk and four shorter runs that go on from it, for each scheme and seed."""
+    found = []
+    for seed in range(max(seeds.values())):
+        for name in (name for name in seeds if seed < seeds[name]):
+            common = schemes[name] | {"seed": seed, "steps": TRUNK}
+            trunk = common | rates_of(schemes[name], choices)
+            anneal = {"anneal": f"{workdir}/{name_of(trunk)}"}
+            found += [trunk, *(trunk | anneal | {"steps": steps} for steps in BUDGETS)]
+    return found
 
 
 def get_config():
-    grid = []
-    for seed in range(max(SEEDS.values())):
-        for name in (name for name in SEEDS if seed < SEEDS[name]):
-            longest = trunk(name, seed)
-            anneal = {"anneal": f"{WORKDIR}/{name_of(longest)}"}
-            grid += [longest, *(longest | anneal | {"steps": steps} for steps in BUDGETS)]
     return {
-        "grid": grid,
-        "fields": rates.FIELDS | {"keep": 40},
-        "evaluation": {
-            "lengths": f"{rates.L},{rates.FAR * rates.L}",
-            "protocols": "found,last_of_two",
-            "extensions": ROTARY,
-            "window": False,
-            "tokens_per_call": 32_768,
-        },
+        "grid": grid(rates.SCHEMES, SEEDS, CHOICES, WORKDIR),
+        # An interruption saves at other steps too.
+        "fields": rates.FIELDS | {"keep": 2 * TRUNK // rates.FIELDS["save_every"]},
+        "evaluation": EVALUATION,
     }

@@ -10,6 +10,8 @@ from posenc_jax.sweeping.rates import Rates
 
 L, FAR = 64, 8
 ENCODINGS = "rope nope fire fox alibi t5 cope".split()
+SCHEMES = {name: {"recipe": f"configs/ordered.py:{name}"} for name in ENCODINGS}
+TUNED = (600, 4_800)  # steps
 # No row is read twice within 9,600 steps of 32 rows.
 FIELDS = {
     "schedule": "linear",
@@ -30,13 +32,9 @@ EVALUATION = {
 }
 
 
-def recipes():
-    return axis("recipe", [f"configs/ordered.py:{name}" for name in ENCODINGS])
-
-
-def get_config():
+def get_config(schemes=SCHEMES):
     return {
-        "grid": product(axis("steps", (600, 4_800)), recipes()),
+        "grid": product(axis("steps", TUNED), list(schemes.values())),
         "choose": Rates(),
         "fields": FIELDS,
         "evaluation": EVALUATION,
