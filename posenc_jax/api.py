@@ -73,7 +73,7 @@ def curves(
             raise DataError(
                 f"the newest evaluations of these runs are {', '.join(sorted(shown))}: name one"
             )
-        frame = pandas.DataFrame(records.rows(cells), columns=records.COLUMNS)
+        frame = pandas.DataFrame(records.rows(cells), columns=list(records.COLUMNS))
         words = [name for name in frame if name in records.NAMES]
         numbers = frame.columns.difference(words)
         frame[words] = frame[words].fillna("").astype(str)

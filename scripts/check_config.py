@@ -4,7 +4,7 @@ python scripts/check_config.py --list
 Checks a configuration and prints it resolved, with its parameters and their memory in training.
 Also prints the turns of each rotary pair within the trained length, the receptive field of hybrid
 layers, and how far training can move a trained bias, in logits. `--list` prints every encoding and
-extension with its options.
+extension with its options, and what the columns of curves.csv hold.
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ import sys
 from posenc_jax import config
 from posenc_jax.config.flags import parse_flags
 from posenc_jax.config.schema import Training, as_fields
+from posenc_jax.evaluation.columns import COLUMNS
 from posenc_jax.runtime import backend, terminal
 
 LEAST_REACH = 3  # logits
@@ -77,6 +78,9 @@ def print_choices() -> int:
     for name, record in extensions.records().items():
         made_for = "any" if record.of is Encoding else record.made_for
         _print_choice(f"{name} (for {made_for})", record.options, record.apply.__doc__)
+    terminal.say("\ncolumns of curves.csv; empty: does not apply, or not finite")
+    for name, meaning in COLUMNS.items():
+        terminal.say(f"  {name}: {meaning}")
     return 0
 
 

@@ -24,22 +24,13 @@ from posenc_jax.evaluation.cells import (
     read_record,
     write_record,
 )
+from posenc_jax.evaluation.columns import COLUMNS
 from posenc_jax.evaluation.statistics import Terms, Units, combined, mean_and_error, paired, wilson
 from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.runtime.errors import Damaged, DataError
 from posenc_jax.runtime.files import write_atomically, write_csv
 from posenc_jax.runtime.terminal import printable, warn
 
-COLUMNS = (
-    "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,nll,"
-    "nll_se,ppl,bpb,null_nll,gain_bpb,seed,step,last,documents,answers,accuracy,flag,windows,"
-    "null_low,null_high,gain_low,gain_high,evaluation,text,data,part,chance,ceiling,accuracy_low,"
-    "accuracy_high,method,orderless,older,separation,"
-    "weights,processor,jaxlib"
-).split(",")
-COLUMNS += [f"over_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
-COLUMNS += ["nll_low", "nll_high", "older_right", "other", "found", "held", "order"]
-COLUMNS += ["unit", "units"]
 NAMES = {"method", "flag"} | {name for name, kind in FACTS.items() if kind == pyarrow.string()}
 NOTHING = Record([], [], [])
 
@@ -203,7 +194,7 @@ def write(
     made = [*of_cells, *record.left_out]
     lines = "".join(json.dumps(one, allow_nan=False) + "\n" for one in made)
     write_atomically(folder / "curves.jsonl", lines)
-    write_csv(folder / "curves.csv", COLUMNS, made)
+    write_csv(folder / "curves.csv", list(COLUMNS), made)
     return every, of_cells[: len(cells)]
 
 

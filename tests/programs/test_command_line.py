@@ -12,6 +12,7 @@ from running import ROOT, here, python, script
 from posenc_jax import display, extensions, schemes
 from posenc_jax.config import flags
 from posenc_jax.data import prepare as preparing
+from posenc_jax.evaluation.columns import COLUMNS
 from posenc_jax.runs.workdir import KEPT_FACTS
 
 ROPE = f"--config={ROOT}/configs/rope.py"
@@ -234,12 +235,13 @@ def test_help_and_mistakes_answer_in_a_line(name, words, code, message, call):
     assert message in call(name, "w", *words, code=code)
 
 
-def test_every_encoding_and_extension_is_listed_with_its_options():
+def test_every_encoding_extension_and_column_is_listed():
     lines = script("check_config.py", "--list").splitlines()
     for name in (*schemes.names(), *extensions.records()):
         assert any(line.startswith((f"  {name}:", f"  {name} (")) for line in lines), name
     place = next(n for n, line in enumerate(lines) if line.startswith("  yarn (for rope):"))
     assert "2309.00071" in lines[place] and "beta_fast=32.0" in lines[place + 1]
+    assert [line.split(":")[0].strip() for line in lines[-len(COLUMNS) :]] == list(COLUMNS)
 
 
 def test_a_configuration_is_checked_without_a_run():

@@ -26,8 +26,8 @@ def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
     written, made = records.write(tmp_path / "eval", cells)
     assert written == cells and made == records.rows(cells)
     assert records.rows(records.read_cells(tmp_path / "eval")) == made
-    assert list(made[0]) == records.COLUMNS
-    assert records.COLUMNS[:19] == (
+    assert list(made[0]) == list(records.COLUMNS)
+    assert list(records.COLUMNS)[:19] == (
         "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,"
         "nll,nll_se,ppl,bpb,null_nll,gain_bpb,seed,step"
     ).split(",")
