@@ -29,6 +29,7 @@ BUDGETS = {  # the runs, and their L
     "4 layers, width 256": (r"layers=4", L),
     "L = 96": (r"-L96$", 96),
 }
+TRUNKS = (600, 1_200, 2_400, 4_800, 9_600)  # steps
 BY_BUDGET = [
     ("rope", "none"),
     ("rope", "yarn:8"),
@@ -198,7 +199,26 @@ def by_budget() -> str:
     return markdown(head, body)
 
 
+def beyond() -> str:
+    """Found and order beyond L at five budgets, the best order after 1,200 steps first."""
+    rows = pd.read_csv(STUDY / "order/rows/budget/rows.csv.xz", low_memory=False)
+    rows = rows[(rows.length == FAR) & (rows.part == "beyond")]
+    rows["steps"] = rows.run.str.extract(r"steps=(\d+)")[0].astype(int)
+    body = []
+    for (encoding, method), own in rows.groupby(["encoding", "method"]):
+        found, order = (own[own.protocol == one] for one in ("found", "last_of_two"))
+        order = order.dropna(subset=["order"])  # where enough pairs are held
+        ends = [seeds(found[found.steps == steps], "found") for steps in (600, 9_600)]
+        by_steps = [seeds(order[order.steps == steps], "order") for steps in TRUNKS]
+        counts = f"{min(map(len, by_steps))} to {max(map(len, by_steps))}"
+        cells = [name_of(encoding, method), *map(with_interval, [*ends, *by_steps]), counts]
+        body.append((by_steps[1].mean(), cells))
+    head = ["", "found, 600", "found, 9,600", *(f"order, {steps:,}" for steps in TRUNKS), "seeds"]
+    return markdown(head, [line for _, line in sorted(body, key=lambda one: -one[0])])
+
+
 TABLES = {
+    "beyond": beyond,
     "reach-and-order": reach_and_order,
     "older": by_older,
     "separation": by_separation,
