@@ -81,7 +81,11 @@ LINE = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = (.+?) ([a-z][\w\-]*)\((.*)$")
 
 
 def mesh_for(platform: str, count: int = 1) -> Mesh:
-    """A mesh of devices that need not be there; to be made before anything else with jax."""
+    """A mesh of devices that need not be there; to be made before anything else with jax.
+
+    Kept programs are not used: those for an absent device cannot be read back.
+    """
+    jax.config.update("jax_enable_compilation_cache", False)
     _pretend_a_gpu()
     if platform == "cpu":
         return devices.make_mesh(jax.devices()[:count])
