@@ -35,8 +35,8 @@ ROTATION = {"rope_type": "default", "rope_theta": 10_000.0}
 class WithSink(Wrapper):
     weights: jax.Array = trained()  # [H]
 
-    def sink(self):
-        return self.weights
+    def sink(self, tokens):
+        return self.weights[None, :, None]
 
 
 class Case(NamedTuple):
