@@ -5,14 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax.attention import ring
-from posenc_jax.attention.plain import order_of, visible
-from posenc_jax.attention.sharpest import blocks
+from posenc_jax.attention.plain import visible
+from posenc_jax.attention.sharpest import blocks, by_queries
 from posenc_jax.checks import flag
 from posenc_jax.encoding import Dims, Encoding, Tokens, fixed
 from posenc_jax.schemes import rope
 
 CHUNK = 128  # tokens
-SCORES = 2**22  # held at once, 16 MiB in float32
 
 
 class Retention(Encoding):
@@ -88,24 +87,14 @@ class Retention(Encoding):
 
     def _of_keys(self, q, k, v, k_tokens: Tokens, q_tokens: Tokens) -> jax.Array:  # [B, H, Q, K]
         """Return the sums over keys in any order, in float32, by blocks of queries."""
-        batch, heads, queries, size = q.shape
-        keys = k.shape[2]
-        order = order_of(q_tokens, k_tokens) or (np.arange(keys - queries, keys), np.arange(keys))
-        q_order, k_order = map(jnp.atleast_2d, order)
-        k_tokens = k_tokens.replace(order=k_order)
 
-        def of_block(part):
-            q, order, document = part
-            q_tokens = Tokens(order, document=document, order=order)
-            seen = visible(q_tokens, k_tokens, q.shape[2], keys, self.window, None)
-            decay = self._decay(order[:, :, None] - k_order[:, None, :])
-            scores = _product("bhqk,bhsk->bhqs", q, k) * size**-0.5 * decay
+        def of_block(q, k, v, q_tokens, k_tokens):
+            seen = visible(q_tokens, k_tokens, q.shape[2], k.shape[2], self.window, None)
+            decay = self._decay(q_tokens.order[:, :, None] - k_tokens.order[:, None, :])
+            scores = _product("bhqk,bhsk->bhqs", q, k) * q.shape[3] ** -0.5 * decay
             return _product("bhqs,bhsv->bhqv", jnp.where(seen, scores, 0.0).astype(v.dtype), v)
 
-        block = min(queries, max(1, SCORES // (batch * heads * keys)))
-        lines = (None if x is None else blocks(x, 1, block) for x in (q_order, q_tokens.document))
-        out = jax.lax.map(jax.checkpoint(of_block), (blocks(q, 2, block), *lines))
-        return jnp.moveaxis(out, 0, 2).reshape(batch, heads, -1, v.shape[3])[:, :, :queries]
+        return by_queries(of_block, q, k, v, q_tokens, k_tokens)
 
     def _decay(self, back) -> jax.Array:  # [B or 1, Q, S] -> [B or 1, H, Q, S]
         """Powers of lambda; 0 for tokens behind the end."""
