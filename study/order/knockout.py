@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from posenc_jax.runs.workdir import Workdir
+from posenc_jax.runtime.files import read_json
 from study.cells import STUDY
 
 STEPS = (600, 2_400, 9_600)
@@ -22,16 +22,16 @@ ROWS = STUDY / "order/rows/knockout.csv"
 def main(sweep: Path) -> None:
     found = []
     for run in sorted(path.parent for path in sweep.glob("*/status.json")):
-        config = Workdir(run).config()
-        name, table = config.encoding["name"], run / "eval" / "diagnose" / "knockout.csv"
-        if config.steps not in STEPS or Workdir(run).read_status()["state"] != "done":
+        config, status = (read_json(run / f"{name}.json") for name in ("config", "status"))
+        if config["steps"] not in STEPS or status["state"] != "done":
             continue
+        name, table = config["encoding"]["name"], run / "eval" / "diagnose" / "knockout.csv"
         if not table.exists():
             methods = METHODS.get(name, "none")
             command = ["scripts/diagnose.py", f"{run}@{methods}@{FAR}", "--knockout"]
             if subprocess.run([sys.executable, *command]).returncode:
                 continue  # CoPE has scores of its own
-        facts = {"encoding": name, "steps": config.steps, "seed": config.seed}
+        facts = {"encoding": name, "steps": config["steps"], "seed": config["seed"]}
         found.append(pd.read_csv(table).assign(**facts))
     rows = pd.concat(found)
     rows.to_csv(ROWS, index=False)
