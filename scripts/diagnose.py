@@ -11,8 +11,8 @@ The default is none,yarn at the length 8 L. An extension without a scale gets th
 Memory grows with the square of the length, so give a pretrained model a LENGTH and text (--path).
 
 --knockout instead asks a run on `variables` for the last of two settings while keys are hidden in
-every layer: the older setting from the last one, a filler as far back from it, every filler, or all
-but the 32 keys with the highest scores of a query.
+every layer: the older setting from the last one, a filler as far back from it, or every filler.
+With the extension topk:k=32 a query sees its 32 highest scores alone.
 
   python scripts/diagnose.py runs/rope@none,ntk,yarn:8@1024
   python scripts/diagnose.py runs/smollm2@none@1024 --path='books/*.txt'

@@ -92,15 +92,13 @@ def _every_filler(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
     unseen |= pairs.fillers[:, :-1]
 
 
-HIDE: dict[str, Callable[[Pairs, np.ndarray, np.ndarray], None]] = {
+Hide = Callable[[Pairs, np.ndarray, np.ndarray], None]
+HIDE: dict[str, Hide] = {
     "nothing": _nothing,
     "older setting from the last": _older,
     "filler as far back from the last": _filler,
     "every filler": _every_filler,
 }
-MOST = 32
-LOW_SCORES = f"all but the {MOST} keys with the highest scores"  # of each query
-HIDDEN = (*HIDE, LOW_SCORES)
 
 
 def check(encoding: Encoding) -> None:
@@ -118,21 +116,19 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """Counts of answers with the last value, the older one and others for everything hidden."""
     size = rows_per_call(len(pairs.rows), pairs.rows.shape[1] - 1, 1, tokens_per_call)
-    for name in HIDDEN:
-        given = _answers(model, _reader(name, encoding, pairs), pairs, size)
+    for name, hide in HIDE.items():
+        given = _answers(model, _reader(hide, encoding, pairs), pairs, size)
         last, older = ((given == pairs.answers[:, index]).sum() for index in (0, 1))
         found, order = last_of_two.estimates(len(given), last, older, pairs.chance)
         counts = {"pairs": len(given), "last": int(last), "older": int(older)}
         yield {"hidden": name, **counts, "found": found, "order": order}
 
 
-def _reader(name: str, encoding: Encoding, pairs: Pairs) -> Callable[[np.ndarray], Encoding]:
+def _reader(hide: Hide, encoding: Encoding, pairs: Pairs) -> Callable[[np.ndarray], Encoding]:
     """The encoding of given rows."""
-    if name == LOW_SCORES:
-        return lambda rows: encoding.replace(topk=MOST)
     key = np.full((len(pairs.rows), pairs.rows.shape[1] - 1), -1, np.int32)
     unseen = np.zeros(key.shape, bool)
-    HIDE[name](pairs, key, unseen)
+    hide(pairs, key, unseen)
     return lambda rows: Hidden(
         dims=encoding.dims,
         inner=encoding,

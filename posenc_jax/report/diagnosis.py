@@ -77,7 +77,7 @@ def knock_out(selected: str, step: int | None) -> list[Path]:
     for row in rows:
         name = f"{row['extension']} at {row['length']}"
         shown.setdefault(name, {})[row["hidden"]] = row["order"]
-    hidden = knockout.HIDDEN
+    hidden = list(knockout.HIDE)
     body = [[name, *(decimal(own.get(one)) for one in hidden)] for name, own in shown.items()]
     caption = "order, where this is hidden: 0.5 without order"
     terminal.say(display.text(Table(caption, ["", *hidden], body)))
