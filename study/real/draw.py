@@ -7,31 +7,31 @@ from posenc_jax.plots import style
 from study.real.tables import memory
 
 PICTURE = Path(__file__).parent / "memory.png"
-# Words, and on which side of their point.
+# Words, colours, and where the words begin or end beside the point.
 NAMES = {
-    "yarn:2": ("YaRN", 1),
-    "self_extend": ("Self-Extend", -1),
-    "ntk:2": ("NTK", 1),
-    "streaming": ("streaming, which reads the last L alone", 1),
-    "none": ("RoPE alone", -1),
+    "yarn:2": ("YaRN", "#009E73", (8, 5)),
+    "self_extend": ("Self-Extend", "#AA3377", (-8, 5)),
+    "ntk:2": ("NTK", "#B87900", (8, 5)),
+    "streaming": ("Streaming: reads the last L only", "#555555", (8, -2)),
+    "none": ("RoPE alone", "#0072B2", (0, 12)),
 }
 
 
 @style.styled
 def main() -> None:
     figure, (axes,) = style.panels(1, 1, (6.4, 3.6))
-    for method, (name, side) in NAMES.items():
+    for method, (name, colour, offset) in NAMES.items():
         lost, saved = memory(method)
-        colour = style.look_of(method.partition(":")[0], style.EXTENSIONS)[0]
         axes.hlines(saved.mean, lost.low, lost.high, color=colour)
         axes.vlines(lost.mean, saved.low, saved.high, color=colour)
         axes.plot(lost.mean, saved.mean, "o", color=colour)
-        words = dict(va="center", color=colour, ha="left" if side > 0 else "right")
-        at = (lost.high if side > 0 else lost.low, saved.mean)
-        axes.annotate(name, at, (8 * side, 4), textcoords="offset points", **words)
+        ends = {-1: (lost.low, "right"), 0: (lost.mean, "center"), 1: (lost.high, "left")}
+        x, side = ends[(offset[0] > 0) - (offset[0] < 0)]
+        words = dict(va="center", ha=side, color=colour)
+        axes.annotate(name, (x, saved.mean), offset, textcoords="offset points", **words)
     axes.set(xlim=(-0.25, 0.85), ylim=(-0.2, 3.0))
-    axes.set_xlabel("loss added on books, nats per token")
-    axes.set_ylabel("loss saved by a copy beyond L, nats per token")
+    axes.set_xlabel("loss added on books, nats per token (left is better)")
+    axes.set_ylabel("loss saved by a copy beyond L,\nnats per token (up is better)")
     style.finish(figure, axes, "Equal perplexity, unequal memory")
     style.save(figure, PICTURE)
 
