@@ -17,12 +17,18 @@ def seeds(rows: pd.DataFrame, column: str = "accuracy") -> np.ndarray:
     return rows.groupby("seed")[column].mean().to_numpy()
 
 
+def half_width(values: np.ndarray) -> float:
+    """Half of a 95% t interval over seeds; 0 for one."""
+    if len(values) < 2:
+        return 0.0
+    return stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+
+
 def with_interval(values: np.ndarray) -> str:
     """Mean and half of a 95% t interval over seeds."""
     if len(values) < 2:
         return f"{values.mean():.3f}" if len(values) else "-"
-    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return f"{values.mean():.3f} ±{half:.3f}"
+    return f"{values.mean():.3f} ±{half_width(values):.3f}"
 
 
 def less(own: pd.DataFrame, other: pd.DataFrame) -> Any:

@@ -18,7 +18,8 @@ def split(text):
     table_lines = "\n".join(line for line in lines if line.startswith("|"))
     findings = text.partition("## Answer")[2].splitlines()
     prose = "\n".join(line for line in findings if not line.startswith("|"))
-    prose = re.sub(r"(?s)```.*?```|`[^`]*`|\]\([^)]*\)|arXiv:\d+\.\d+|<!--.*?-->", "", prose)
+    papers = r"arXiv:\d+\.\d+|\[\d{4}\.\d{5}"
+    prose = re.sub(rf"(?s)```.*?```|`[^`]*`|\]\([^)]*\)|{papers}|<!--.*?-->", "", prose)
     return table_lines, prose
 
 

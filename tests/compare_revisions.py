@@ -60,7 +60,7 @@ READ = {
 SHORT = READ | {"multiples": None, "lengths": "32,64,128", "last": 8, "extensions": "none,yarn:2"}
 PIECES = SHORT | {"name": "pieces", "piece": 16, "protocols": "same_token,position"}
 LONG = SHORT | {"name": "long", "lengths": "32,256", "protocols": "order,copies"}
-ANSWERS = SHORT | {"documents": 16, "protocols": "answers,gap,depth,reach,latest,older,order"}
+ANSWERS = SHORT | {"documents": 16, "protocols": "answers,gap,depth,order"}
 OTHER = SHORT | {"data.source": "variables", "protocols": "answers,gap"}
 
 

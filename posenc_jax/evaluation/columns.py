@@ -2,10 +2,10 @@
 
 _PARTS = (
     "part of the targets (gap: 65-128 tokens back; found: within or beyond L; last_of_two: within, "
-    "hard, beyond, one-pass, apart-5-8, back-65-128; depth: 0.1-0.2; latest: all or 5-8; older: "
-    "their number) or change to the text (order: shuffled-16; copies: 9216 with a copy 9,216 "
-    "tokens back, unread-9216 without; riffle: alone, riffled, foreign, and the differences price "
-    "and null; planted: 0, or 3-128 with 3 older settings 128 tokens apart)"
+    "hard, beyond, one-pass, apart-5-8, back-65-128; depth: 0.1-0.2) or change to the text (order: "
+    "shuffled-16; copies: 9216 with a copy 9,216 tokens back, unread-9216 without; riffle: alone, "
+    "riffled, foreign, and the differences price and null; planted: 0, or 3-128 with 3 older "
+    "settings 128 tokens apart)"
 )
 COLUMNS = {
     "run": "name of the run's folder",
@@ -48,7 +48,7 @@ COLUMNS = {
     "method": "name of the row in tables and pictures: none, window, fresh, yarn:8+logn",
     "orderless": "accuracy of a reader without order (variables, planted)",
     "older": "older settings of the asked names",
-    "separation": "tokens between the last two settings (last_of_two, latest, planted)",
+    "separation": "tokens between the last two settings (last_of_two, planted)",
     "weights": "digest of the parameters",
     "processor": "device that computed the row",
     "jaxlib": "version that computed the row",

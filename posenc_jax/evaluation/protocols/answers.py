@@ -39,10 +39,6 @@ class Answers(LastTargets):
         """Which of the scored answers belong to which part: here all of them to one."""
         return {"": np.ones(len(questions.places), bool)}
 
-    def facts(self, part: str) -> dict:
-        """More columns of a part."""
-        return {}
-
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         plan = self.plan(text, length, span)
         questions, readings = Questions(text, plan), []
@@ -53,7 +49,7 @@ class Answers(LastTargets):
             # The answers of a part lie in the window.
             share = 1.0 if self.by_part else questions.ceiling(chosen)
             facts = {"chance": text.split.chance, "ceiling": share}
-            facts |= {"orderless": questions.orderless(chosen)} | self.facts(part)
+            facts["orderless"] = questions.orderless(chosen)
             readings.append(Reading(text, own, text.token_hash(own), part, facts))
         return readings
 

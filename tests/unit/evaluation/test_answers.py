@@ -257,40 +257,5 @@ def test_a_reader_without_order_takes_one_of_the_settings_it_sees(length):
     assert reading.facts["orderless"] < reading.facts["ceiling"]
 
 
-def test_reach_has_no_older_setting_and_latest_one_by_separation():
-    read = ordered(200)
-    (reach,) = protocols.find("reach").readings(read, 64, 16, 32)
-    assert all(len(values) == 1 for values, _ in asked_by_hand(read, reach))
-    assert reach.facts["older"] == 0 and reach.facts["orderless"] == reach.facts["ceiling"] == 1
-    whole, *parts = protocols.find("latest").readings(read, 64, 16, 32)
-    found = np.concatenate([targets(part) for part in parts])
-    np.testing.assert_array_equal(np.sort(found), targets(whole))
-    for part in parts:
-        low, _, high = part.facts["separation"].partition("-")
-        for values, _ in asked_by_hand(read, part):
-            assert len(values) == 2
-            assert int(low) <= values[1][0] - values[0][0] <= int(high or low)
-        assert part.facts["older"] == 1 and part.facts["orderless"] == 0.5
-    near = protocols.find("latest").readings(read, 32, 16, 32)[0]
-    assert all(values[1][0] <= 31 for values, _ in asked_by_hand(read, near))
-    assert len(targets(near)) < len(targets(whole))
-
-
-def test_answers_are_counted_by_the_older_settings_in_the_window():
-    read = ordered(200)
-    for length in (32, 64):
-        parts = protocols.find("older").readings(read, length, 16, 32)
-        assert [part.part for part in parts] == ["0", "1", "2", "3"]
-        for older, part in enumerate(parts):
-            assert part.facts["older"] == older
-            assert part.facts["orderless"] == pytest.approx(1 / (older + 1))
-            for values, _ in asked_by_hand(read, part):
-                assert len(values) == older + 1 and values[-1][0] < length
-    (one, *_) = (p for p in protocols.find("latest").readings(read, 64, 16, 32))
-    np.testing.assert_array_equal(targets(one), targets(parts[1]))
-
-
 def test_texts_of_other_tasks_have_no_order_to_tell():
-    for name in ("reach", "latest", "older"):
-        assert readings(name, asked(), 64) == []
     assert readings("answers", asked(), 64)[0].facts["orderless"] is None

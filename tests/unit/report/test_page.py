@@ -20,8 +20,7 @@ from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-ANSWERED = ("answers", "reach")  # of a text that asks nothing there are none
-RANKED = [name for name in protocols.against_length() if name not in ANSWERED]
+RANKED = [name for name in protocols.against_length() if name != "answers"]
 NAME = "</script><b>&amp;"
 
 
