@@ -1,6 +1,6 @@
 """The configuration: what a recipe and a command line say, checked once, typed from there on.
 
-`load` is the one door. Below it nothing asks whether a value is valid.
+`load` validates; code that receives a `Training` does not validate again.
 """
 
 from typing import TYPE_CHECKING

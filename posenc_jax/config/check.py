@@ -1,5 +1,5 @@
-"""Check a configuration once, before anything believes it: structure, numbers, choices, and what
-its encoding and extension say when they are built, which imports jax."""
+"""Validate a configuration: fields, numbers, names, and that its encoding and extension can be
+built, which imports jax."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -66,7 +66,7 @@ def _mistakes_of_building(run: Training) -> list[str]:
 
 
 def _structure(given: Mapping, expected: Mapping) -> list[str]:
-    """Fields that are unknown or missing, and groups that are none."""
+    """Unknown or missing fields, and groups that are not mappings."""
     problems, names = [], schema.every_field(ConfigDict(expected))
     for name, default in expected.items():
         if isinstance(default, Mapping) and not isinstance(given.get(name), Mapping):
@@ -185,7 +185,7 @@ def _text(data: Fields) -> list[str]:
             f"data.part = {data['part']!r} is a part of the run's own text and has no effect with "
             f"data.source={source}"
         )
-    options = sources.every_option()
+    options, own = sources.every_option(), "'' (the run's own text)"
     readers = options["path"][1]
     if bool(data["path"]) != (source in readers):
         problems.append(
@@ -196,8 +196,7 @@ def _text(data: Fields) -> list[str]:
         readers = options[name][1]
         if data[name] and source not in readers:
             problems.append(
-                f"data.{name} = {data[name]!r} has no effect with data.source="
-                f"{source or repr('') + ' (the run' + chr(39) + 's own text)'}; it is for "
-                f"data.source={' or '.join(readers)}"
+                f"data.{name} = {data[name]!r} has no effect with data.source={source or own}; it "
+                f"is for data.source={' or '.join(readers)}"
             )
     return problems

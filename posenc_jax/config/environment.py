@@ -21,7 +21,7 @@ MODES = {"dryrun": "offline", "run": "online"}  # older names
 
 
 def apply(recipe: ConfigDict, argv: Sequence[str] = ()) -> None:
-    """Set fields from the environment: it wins over the recipe, command line and sweep over it."""
+    """The environment overrides the recipe; a command line or a sweep overrides the environment."""
     wandb: Any = recipe.wandb
     for field, value in _fields().items():
         given = any(word.partition("=")[0] == f"--config.wandb.{field}" for word in argv)

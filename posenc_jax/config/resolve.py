@@ -1,6 +1,6 @@
 """Fill in what a recipe leaves open, from another run, and the options that a scheme has.
 
-A resumed run takes it from itself, a run with `init_from` from the run it starts from.
+Open fields come from the saved run when resuming, and from `init_from` when fine-tuning.
 """
 
 import math

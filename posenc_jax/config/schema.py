@@ -190,7 +190,7 @@ class Training:
     )
     data: Data = group(Data)
     sequence: int = default(
-        1, "devices that share a row, each with a piece of it; see docs/cluster.md", whole(1, 2**16)
+        1, "devices that share a row, each with a piece of it; see docs/sweeps.md", whole(1, 2**16)
     )
     sharding: str = default(
         "replicated",
@@ -198,7 +198,7 @@ class Training:
         one_of("replicated", "fsdp"),
     )
     distributed: bool = default(
-        False, "several processes train together; see docs/cluster.md", true_or_false
+        False, "several processes train together; see docs/sweeps.md", true_or_false
     )
     log_every: int = default(20, "steps between lines of metrics.jsonl", whole(1))
     valid_every: int = default(200, "steps between losses on held-out text", whole(1))
@@ -302,11 +302,11 @@ class Evaluation:
     sequence: int = default(
         1,
         "devices that share a window too long for one, or with `piece` its cache; see "
-        "docs/cluster.md",
+        "docs/sweeps.md",
         whole(1, 2**16),
     )
     distributed: bool = default(
-        False, "several processes evaluate together; see docs/cluster.md", true_or_false
+        False, "several processes evaluate together; see docs/sweeps.md", true_or_false
     )
     wandb: EvaluationWandb = group(EvaluationWandb)
 

@@ -70,7 +70,7 @@ def read(recipe: ConfigDict | Mapping[str, Any]) -> tuple[Evaluation | None, lis
 
 
 def check(config: Evaluation, run: Training) -> None:
-    """Refuse what no text and no training of a run with this configuration could make right."""
+    """Refuse an evaluation that cannot fit this run, whatever its text."""
     plain = building.plain(run, jax.random.key(0))
     lengths = lengths_of(config, trained_length(run))
     check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
@@ -92,7 +92,7 @@ def check_cut(config: Evaluation, encoding: Encoding) -> None:
 
 
 def check_readable(config: Evaluation, run: Training) -> None:
-    """Refuse before a run is trained what would leave its evaluation nothing to read."""
+    """Before training: refuse held-out documents that are too short for the evaluation."""
     split = texts.own_split(config.data, run.data.source, run.seed)
     if split is not None:
         longest = max(lengths_of(config, trained_length(run)))

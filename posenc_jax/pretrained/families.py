@@ -537,7 +537,7 @@ FAMILIES = {
 }
 PREFIXES = ("model.", "transformer.", "gpt_neox.")  # of names, which some files leave out
 
-# What the decoder lacks, by a key of config.json that tells it.
+# Unsupported features, by the key of config.json that turns them on.
 LACKING = {
     "num_experts": "a mixture of experts",
     "num_local_experts": "a mixture of experts",

@@ -178,7 +178,7 @@ def test_two_processes_take_the_weights_of_a_run_and_go_on(start, one_process, w
     assert kept[0] == kept[1] != ""
 
 
-def test_two_commands_are_no_run(start, tmp_path):
+def test_different_commands_are_refused(start, tmp_path):
     """Steps would be waited for that never come, or be taken at two rates."""
     for process in start(tmp_path / "run", other={"stop_at": 6}):
         assert "all processes must be given the same configuration" in finish(process, 2)

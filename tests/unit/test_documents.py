@@ -7,10 +7,12 @@ import pytest
 from running import ROOT, committed
 
 from posenc_jax import extensions, registry, schemes
-from posenc_jax.runtime import errors
+from posenc_jax.config import schema
 
 README = (ROOT / "README.md").read_text()
+ENCODINGS = (ROOT / "docs" / "encodings.md").read_text()
 EVALUATION = (ROOT / "docs" / "evaluation.md").read_text()
+UNKNOWN = {"n_layer"}  # which the error answers with ours
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -20,18 +22,24 @@ def in_first_cells(text):
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
 
+def sections(path):
+    """Return the anchors of a page's headings."""
+    titles = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 def test_every_encoding_has_a_row():
-    assert set(committed(schemes.names(), "posenc_jax", "schemes")) <= in_first_cells(README)
+    assert set(committed(schemes.names(), "posenc_jax", "schemes")) <= in_first_cells(ENCODINGS)
 
 
 def test_every_extension_has_a_row():
     names = committed(extensions.records(), "posenc_jax", "extensions")
-    assert "yarn" in names and set(names) <= in_first_cells(README)
+    assert "yarn" in names and set(names) <= in_first_cells(ENCODINGS)
 
 
 def test_a_file_cites_a_paper_of_its_row():
-    """Those of the README's tables; an idea of one's own has no paper."""
-    rows = [row for row in README.splitlines() if row.startswith("| `") and "/abs/" in row]
+    """An idea of one's own has no paper."""
+    rows = [row for row in ENCODINGS.splitlines() if row.startswith("| `") and "/abs/" in row]
     assert len(rows) > 25
     for row in rows:
         papers = re.findall(r"/abs/([\d.]+)", row)
@@ -63,11 +71,6 @@ def test_every_script_is_documented():
         assert f"scripts/{name}.py" in text, name
 
 
-def test_every_exit_code_has_a_row():
-    runs = (ROOT / "docs" / "runs.md").read_text()
-    assert set(map(int, re.findall(r"^\| (\d+) \|", runs, re.MULTILINE))) == set(errors.MEANING)
-
-
 def test_every_document_is_in_the_index():
     index = (ROOT / "docs" / "index.md").read_text()
     for path in set((ROOT / "docs").glob("*.md")) - {ROOT / "docs" / "index.md"}:
@@ -77,10 +80,24 @@ def test_every_document_is_in_the_index():
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_and_commands_name_existing_files(path):
     text = path.read_text()
-    for link in re.findall(r"\]\(([^)#]+)", text):
-        assert link.startswith("https://") or (path.parent / link).exists(), link
+    for link, section in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", text):
+        target = path.parent / link if link else path
+        assert link.startswith("https://") or target.exists(), link
+        assert not section or link.startswith("https://") or section in sections(target), section
     for program, config in re.findall(r"python (\S+\.py)(?: --config=(\S+\.py))?", text):
         assert (ROOT / program).is_file() and (ROOT / config).exists(), (program, config)
+
+
+def test_fields_in_commands_exist():
+    described = [*schema.explained(schema.Training), *schema.explained(schema.Evaluation)]
+    known = {line.strip().partition("=")[0] for line in described}
+    for name in schemes.names():
+        known |= {
+            f"encoding.{word}" for word in inspect.signature(schemes.find(name).build).parameters
+        }
+    for path in DOCUMENTS:
+        for field in re.findall(r"--(?:config|evaluate)\.([a-z_.]+)", path.read_text()):
+            assert field.rstrip(".") in known | UNKNOWN, (path.name, field)
 
 
 def test_a_test_runs_the_python_of_the_readme():

@@ -80,7 +80,7 @@ class Synthetic(Documents):
 
     @property
     def description(self) -> str:
-        return " ".join([f"synthetic:{self.task}", *self.drawn.called])
+        return " ".join([f"synthetic:{self.task}", *self.drawn.text_options])
 
     def mistakes(self) -> list[str]:
         if self.tokenizer == "bytes":

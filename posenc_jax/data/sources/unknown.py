@@ -1,4 +1,4 @@
-"""The training text of a pretrained model, which nobody here has."""
+"""The source of adopted models, whose training text is not available."""
 
 import dataclasses
 

@@ -39,8 +39,8 @@ class Task:
     reads_code: ClassVar[bool] = False  # whether its documents are made of source code
 
     @property
-    def called(self) -> tuple[str, ...]:
-        """Options that name its text."""
+    def text_options(self) -> tuple[str, ...]:
+        """Options shown in the name of its text."""
         return ()
 
     def counts(self, valid: bool, choose: bool) -> Mapping[str, int]:

@@ -79,7 +79,7 @@ class Variables(tasks.Probe):
         super().__post_init__()
 
     @property
-    def called(self) -> tuple[str, ...]:
+    def text_options(self) -> tuple[str, ...]:
         return self.variant, self.gaps
 
     def length(self, training: bool) -> int:

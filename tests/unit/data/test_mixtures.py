@@ -134,7 +134,7 @@ def test_shares_are_rounded_to_rows_of_a_thousand(shares, rows):
         ("stdlib:1000,variables:1", "each share must be at least 1/1000 of their sum"),
     ],
 )
-def test_mixtures_that_are_none_are_refused(texts, mixture, message):
+def test_invalid_mixtures_are_refused(texts, mixture, message):
     problems = problems_of(config(texts, mixture))
     assert len(problems) == 1 and message in problems[0], problems
 

@@ -204,7 +204,7 @@ def test_one_of_many_comparisons_is_held_to_more(tmp_path):
 
 
 @pytest.mark.parametrize("of_documents", [0.05, 0.5])
-def test_the_best_of_many_alike_is_ahead_of_none_of_them(of_documents):
+def test_equal_groups_are_rarely_ranked(of_documents):
     """Six entries of which none is better: in at most 5% of tables one is called behind, whether
     documents are the same to all or every entry has its own."""
     rng, claims = np.random.default_rng(0), 0
