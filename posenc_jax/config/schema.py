@@ -155,9 +155,13 @@ class Training:
     model: Model = group(Model)
     encoding: Encoding = group(Encoding)
     extension: Extension = group(Extension)
-    learning_rate: float = default(
-        3e-3, "largest rate of AdamW, after the warm-up", above_zero(1e-30, 1e30)
+    optimizer: str = default(
+        "adamw",
+        "adamw; muon: Muon for the matrices of the blocks, with updates as large as AdamW's, and "
+        "AdamW for all else",
+        one_of("adamw", "muon"),
     )
+    learning_rate: float = default(3e-3, "largest rate, after the warm-up", above_zero(1e-30, 1e30))
     encoding_rate: float = default(
         1.0,
         "learning rate of the encoding's trained arrays, as a multiple of learning_rate",
@@ -173,7 +177,7 @@ class Training:
     )
     final_rate: float = default(0.1, "share of the learning rate at the last step", between(0, 1))
     weight_decay: float = default(
-        0.1, "of AdamW; applied to the matrices in the blocks only", between(0, 1e6)
+        0.1, "applied to the matrices of the blocks and of the output only", between(0, 1e6)
     )
     beta1: float = default(0.9, "of AdamW: decay of the mean of gradients", between(0, 0.999999))
     beta2: float = default(

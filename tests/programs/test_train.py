@@ -152,6 +152,16 @@ def test_a_smoke_test_of_five_steps_runs_with_the_usual_warm_up(call, tmp_path):
     assert "done: 5 steps" in out
 
 
+def test_a_run_of_muon_resumes_and_refuses_adamw(call, whole, tmp_path):
+    call("train.py", tmp_path / "whole", optimizer="muon")
+    call("train.py", tmp_path / "run", optimizer="muon", stop_at=6, code=75)
+    assert "optimizer: 'muon' in the workdir" in call("train.py", tmp_path / "run", code=76)
+    out = call("train.py", tmp_path / "run", optimizer="muon")
+    assert "resuming at step 6" in out
+    one, other = status(tmp_path / "whole"), status(tmp_path / "run")
+    assert one["digest"] == other["digest"] != status(whole[0])["digest"]
+
+
 def test_a_run_annealed_from_a_longer_one_is_the_run_of_its_own_budget(call, tmp_path):
     """12 steps that go on from step 8 of 30 have the weights, metrics and rows of 12 steps."""
     fields = {"schedule": "linear", "warmup_steps": 1}
