@@ -130,6 +130,17 @@ def _length(name: str, value: Any):
         )
 
 
+def _profile(name: str, value: str):
+    if value and profiled(value) is None:
+        raise ValueError(f"{name} must be FIRST,LAST: two steps, such as 10,13; got {value!r}")
+
+
+def profiled(value: str) -> range | None:
+    """The steps that `profile` names; None if it names none."""
+    edges = re.fullmatch(r"([1-9]\d{0,9}),(\d{1,10})", value, re.ASCII)
+    return range(int(edges[1]), int(edges[2]) + 1) or None if edges else None
+
+
 @dataclasses.dataclass(frozen=True)
 class Training:
     label: str = default(
@@ -209,6 +220,9 @@ class Training:
     save_every: int = default(200, "steps between checkpoints", whole(1))
     valid_batches: int = default(16, "held-out batches per loss, of batch_size rows each", whole(1))
     keep: int = default(2, "checkpoints kept", whole(1, 2**20))
+    profile: str = default(
+        "", "FIRST,LAST: trace these steps by jax.profiler into profile/, for xprof", _profile
+    )
     wandb: Wandb = group(Wandb)
 
 
