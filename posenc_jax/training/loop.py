@@ -66,8 +66,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     if step >= config.steps:
         return _done(run, step, state, "already done")
     facts = {"parameters": parts.counts()}
-    earlier_facts = run.facts if step else {}
-    run.facts = {"command": " ".join(sys.argv)} | earlier_facts | {"data": data_facts(corpus)}
+    kept = {"command": " ".join(sys.argv)} | (run.facts if step else {})
+    run.facts = kept | {"data": data_facts(corpus, config.train_length)}
     run.facts |= facts | {"machine": backend.machine() | {"cores": backend.cores()}}
     run.facts.pop("speed", None)  # measured before this start
     run.status("running", errors.AGAIN, step=step)
