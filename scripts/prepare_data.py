@@ -65,6 +65,8 @@ def write_tokens(argv: list[str]) -> None:
     terminal.say(f"{corpus.folder}\nfingerprint {corpus.fingerprint}\n{corpus.card['counts']}")
     for name, facts in corpus.card["splits"].items():
         terminal.say(f"{name}: {facts}")
+    longer = corpus.in_longer(run.train_length)
+    terminal.say(f"{longer:.1%} of the training tokens are in documents longer than L")
 
 
 def _define(flags: argparse.ArgumentParser) -> None:

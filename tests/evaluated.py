@@ -42,6 +42,7 @@ def make_run(
     (folder / "config.json").write_text(json.dumps(config))
     status = {"state": "done", "step": 10, "digest": "d", "command": "train.py --config=x.py"}
     data = {"fingerprint": "abc", "documents": 3, "tokens": 1200, "bytes_per_token": 1.0}
+    data |= {"in_longer": 0.25}
     (folder / "status.json").write_text(json.dumps(status | {"data": data}))
     lines = [
         {"step": step, "loss": 2.0, "tokens_per_second": 1000.0 * step, "memory_mib": 100.0 + step}

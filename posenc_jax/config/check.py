@@ -126,6 +126,9 @@ def _together(values: Fields) -> list[str]:
     batch, pieces, problems = values["batch_size"], values["accumulate"], []
     if isinstance(batch, int) and isinstance(pieces, int) and pieces >= 1 and batch % pieces:
         problems.append(f"batch_size must be a multiple of accumulate = {pieces}; got {batch}")
+    traced, steps = schema.profiled(str(values["profile"])), values["steps"]
+    if traced and isinstance(steps, int) and traced[-1] > steps:
+        problems.append(f"profile = {values['profile']!r}: the run has {steps} steps")
     if values["anneal"] and values["schedule"] != "linear":
         problems.append("anneal goes with schedule=linear, whose rate is constant until it falls")
     if values["data"].get("prefix") is not None and values["model"].get("bos"):

@@ -21,6 +21,7 @@ FREE = (
     "save_every",
     "valid_batches",
     "keep",
+    "profile",
     "sharding",
     "sequence",
     "distributed",

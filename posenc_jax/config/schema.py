@@ -130,6 +130,17 @@ def _length(name: str, value: Any):
         )
 
 
+def _profile(name: str, value: str):
+    if value and profiled(value) is None:
+        raise ValueError(f"{name} must be FIRST,LAST: two steps, such as 10,13; got {value!r}")
+
+
+def profiled(value: str) -> range | None:
+    """The steps that `profile` names; None if it names none."""
+    edges = re.fullmatch(r"([1-9]\d{0,9}),(\d{1,10})", value, re.ASCII)
+    return range(int(edges[1]), int(edges[2]) + 1) or None if edges else None
+
+
 @dataclasses.dataclass(frozen=True)
 class Training:
     label: str = default(
@@ -155,9 +166,13 @@ class Training:
     model: Model = group(Model)
     encoding: Encoding = group(Encoding)
     extension: Extension = group(Extension)
-    learning_rate: float = default(
-        3e-3, "largest rate of AdamW, after the warm-up", above_zero(1e-30, 1e30)
+    optimizer: str = default(
+        "adamw",
+        "adamw; muon: Muon for the matrices of the blocks, with updates as large as AdamW's, and "
+        "AdamW for all else",
+        one_of("adamw", "muon"),
     )
+    learning_rate: float = default(3e-3, "largest rate, after the warm-up", above_zero(1e-30, 1e30))
     encoding_rate: float = default(
         1.0,
         "learning rate of the encoding's trained arrays, as a multiple of learning_rate",
@@ -173,7 +188,7 @@ class Training:
     )
     final_rate: float = default(0.1, "share of the learning rate at the last step", between(0, 1))
     weight_decay: float = default(
-        0.1, "of AdamW; applied to the matrices in the blocks only", between(0, 1e6)
+        0.1, "applied to the matrices of the blocks and of the output only", between(0, 1e6)
     )
     beta1: float = default(0.9, "of AdamW: decay of the mean of gradients", between(0, 0.999999))
     beta2: float = default(
@@ -205,6 +220,9 @@ class Training:
     save_every: int = default(200, "steps between checkpoints", whole(1))
     valid_batches: int = default(16, "held-out batches per loss, of batch_size rows each", whole(1))
     keep: int = default(2, "checkpoints kept", whole(1, 2**20))
+    profile: str = default(
+        "", "FIRST,LAST: trace these steps by jax.profiler into profile/, for xprof", _profile
+    )
     wandb: Wandb = group(Wandb)
 
 

@@ -49,6 +49,10 @@ class Split:
     def lengths(self) -> np.ndarray:
         return np.diff(self.starts)
 
+    def in_longer(self, length: int) -> float:
+        """Share of its tokens in documents longer than this."""
+        return float(self.lengths[self.lengths > length].sum() / max(1, len(self.tokens)))
+
     def without(self, digests: np.ndarray) -> np.ndarray:  # [documents], bool
         """Mask of the documents whose digest is not among these."""
         return ~np.isin(self.digests, digests)
@@ -80,6 +84,10 @@ class Corpus:
     def parts(self) -> dict[str, "Corpus"]:
         """Corpora by name, as in a mixture; here one without a name."""
         return {"": self}
+
+    def in_longer(self, length: int) -> float:
+        """Share of the training tokens in documents longer than this."""
+        return self.train.in_longer(length)
 
     @property
     def digests(self) -> np.ndarray:
@@ -147,6 +155,11 @@ class Mixture:
     @property
     def lossless(self) -> bool:
         return all(part.lossless for part in self.parts.values())
+
+    def in_longer(self, length: int) -> float:
+        """Share of the training tokens in documents longer than this."""
+        shares = [self.shares[name] * part.in_longer(length) for name, part in self.parts.items()]
+        return sum(shares) / sum(self.shares.values())
 
     @property
     def digests(self) -> np.ndarray:

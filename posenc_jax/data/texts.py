@@ -134,6 +134,7 @@ def _another(asked: EvaluationData, origin: Origin, tokenizer: str) -> Documents
     own = ("field", "split", *(OPTIONS if _is_place_of(asked, origin) else ()))
     usual = {name: getattr(origin, name, None) for name in own}
     given = {name: getattr(asked, name) or usual.get(name) for name in OPTIONS}
+    given |= {"limit": getattr(origin, "limit", None)} if _is_place_of(asked, origin) else {}
     read = {field.name for field in sources.find(asked.source).options({})}
     given = {name: value for name, value in given.items() if name in read}
     fixed = {"source": asked.source, "path": asked.path, "tokenizer": tokenizer}

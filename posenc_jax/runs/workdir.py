@@ -232,7 +232,7 @@ def now() -> str:
 # Facts about the whole run, independent of its state.
 
 
-def data_facts(corpus: Corpus | Mixture) -> dict[str, Any]:
+def data_facts(corpus: Corpus | Mixture, length: int) -> dict[str, Any]:
     splits = corpus.card["splits"]
     train = splits["train"]
     return {
@@ -241,6 +241,7 @@ def data_facts(corpus: Corpus | Mixture) -> dict[str, Any]:
         "tokens": train["tokens"],
         "bytes_per_token": train["bytes_per_token"],
         "held_out": splits["valid"]["documents"],
+        "in_longer": corpus.in_longer(length),
     }
 
 
@@ -248,10 +249,13 @@ def data_in_words(data: Mapping[str, Any]) -> str:
     """Describe a run's training data in one line; empty if its status has none."""
     if not data:
         return ""
+    longer = ""
+    if "in_longer" in data:
+        longer = f", {data['in_longer']:.1%} of them in documents longer than L"
     return (
         f"{data['fingerprint'][:16]}: {counted(data['documents'], 'document')}, "
         f"{counted(data['tokens'], 'token')} to train on, "
-        f"{round(data['bytes_per_token'], 3)} bytes each"
+        f"{round(data['bytes_per_token'], 3)} bytes each{longer}"
     )
 
 

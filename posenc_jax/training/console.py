@@ -174,7 +174,7 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
                 " ".join(changed(config)), 80, break_long_words=False, break_on_hyphens=False
             ),
             f"parameters: {counts}",
-            f"data {data_in_words(data_facts(corpus))}; {kept}",
+            f"data {data_in_words(data_facts(corpus, config.train_length))}; {kept}",
             f"plan: {counted(config.steps, 'step')} of {config.batch_size} x {config.train_length} "
             f"tokens, {planned:,} in all ({planned / train['tokens']:.2f} epochs)"
             f"{_clipped(config)}",

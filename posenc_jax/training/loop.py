@@ -6,6 +6,8 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from statistics import median
 
+import jax
+
 from posenc_jax.config import Training
 from posenc_jax.data import batches
 from posenc_jax.data.prepare import prepare_corpora
@@ -20,6 +22,7 @@ from posenc_jax.runtime.terminal import counted, stop_requests, warn
 from posenc_jax.tracking.wandb import View, identity_of
 from posenc_jax.training import annealing, optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
+from posenc_jax.training.profile import Profile
 from posenc_jax.training.train_step import State, fresh_state, train_step
 from posenc_jax.training.validation import Validation
 
@@ -56,15 +59,15 @@ def _check_steps(steps: int, saved: list[int]) -> None:
 
 
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
-    mesh, adam = devices.make_mesh(sequence=config.sequence), optimizer.make(config)
-    parts, step, state = _start(config, run, corpus, saving, mesh, adam)
-    stopping = processes.Stopping(signals, mesh)
+    mesh, transform = devices.make_mesh(sequence=config.sequence), optimizer.make(config)
+    parts, step, state = _start(config, run, corpus, saving, mesh, transform)
+    stopping, profile = processes.Stopping(signals, mesh), Profile(config, run, step)
     run.say(first_screen(config, parts, corpus, mesh, step))
     if step >= config.steps:
         return _done(run, step, state, "already done")
     facts = {"parameters": parts.counts()}
-    earlier_facts = run.facts if step else {}
-    run.facts = {"command": " ".join(sys.argv)} | earlier_facts | {"data": data_facts(corpus)}
+    kept = {"command": " ".join(sys.argv)} | (run.facts if step else {})
+    run.facts = kept | {"data": data_facts(corpus, config.train_length)}
     run.facts |= facts | {"machine": backend.machine() | {"cores": backend.cores()}}
     run.facts.pop("speed", None)  # measured before this start
     run.status("running", errors.AGAIN, step=step)
@@ -76,21 +79,26 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         view = View(config, run.path, identity_of(run.path), facts)
     rows, report = batches.batches_of(corpus, config), Report(run, config, parts, step)
     rate, skipping = optimizer.schedule(config), config.skip_not_finite
-    with Recorder(report, metrics, view, rows, rate, skipping, corpus.lossless) as record:
+    recorder = Recorder(report, metrics, view, rows, rate, skipping, corpus.lossless)
+    with recorder as record, profile:
 
         def save() -> None:
             saving.save(step, state)
             run.saved = max(saving.steps(), default=0)  # this one is still being saved
             run.status("running", errors.AGAIN, step=step)
 
-        step_once = train_step(parts, adam, config, mesh)
+        step_once = train_step(parts, transform, config, mesh)
         validate = Validation(config, parts, corpus, mesh)
         local_rows = devices.own_rows(mesh, config.batch_size)
         # A `stop_at` already reached is ignored, so the same command resumes.
         last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
         while step < last and not stopping():
-            state, measured = step_once(state, devices.spread(rows.batch(step, local_rows), mesh))
+            profile.begin(step + 1)
+            with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
+                batch = devices.spread(rows.batch(step, local_rows), mesh)
+                state, measured = step_once(state, batch)
             step += 1
+            profile.end(step, state)
             record.flush()  # the previous step, while this one is computed
             record.record(step, measured)
             if validate.due(step):
@@ -114,7 +122,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
 
 
 def _start(
-    config, run: Workdir, corpus, saving: Saving, mesh, adam
+    config, run: Workdir, corpus, saving: Saving, mesh, transform
 ) -> tuple[parameters.Parts, int, State]:
     """Model and encoding, and the step and state to start or resume from."""
     # All processes get the lead's state, so the others need only its shape.
@@ -122,7 +130,7 @@ def _start(
     parts = (
         subjects.starting_parts(config, corpus.encoder.hash) if starts else parameters.make(config)
     )
-    fresh = fresh_state(parts, adam)
+    fresh = fresh_state(parts, transform)
     shardings = devices.shardings(fresh, mesh, config.sharding)
     step, state = saving.restore_last(
         fresh, shardings, lambda card: run.accept(card, config, corpus.fingerprint)

@@ -1,10 +1,11 @@
-"""AdamW with a learning-rate schedule and weight decay on matrices."""
+"""AdamW, or Muon for the matrices of blocks, with a schedule and weight decay on matrices."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 
 from posenc_jax.encoding import Encoding
 from posenc_jax.runs.parameters import models, trained_arrays, with_leaves
@@ -46,21 +47,47 @@ def warmup_of(config) -> int:
 
 
 def make(config) -> optax.GradientTransformation:
+    mask = functools.partial(decays, family=models.family(config.model))
+    adam = optax.scale_by_adam(b1=config.beta1, b2=config.beta2)
+    direction = adam if config.optimizer == "adamw" else _muon_beside(adam, mask)
     return optax.chain(
         optax.clip_by_global_norm(config.clip),
-        optax.adamw(
-            schedule(config),
-            b1=config.beta1,
-            b2=config.beta2,
-            weight_decay=config.weight_decay,
-            mask=functools.partial(decays, family=models.family(config.model)),
+        optax.chain(
+            direction,
+            optax.add_decayed_weights(config.weight_decay, mask),
+            optax.scale_by_learning_rate(schedule(config)),
         ),
         optax.stateless(lambda updates, params: _scaled(updates, config.encoding_rate)),
     )
 
 
+def _muon_beside(adam: optax.GradientTransformation, mask) -> optax.GradientTransformation:
+    """Muon for stacks of matrices with weight decay, `adam` for everything else.
+
+    Jordan, 2024; updates have the root mean square of AdamW's, so that both share rate and decay:
+    Liu et al., 2025, arXiv:2502.16982.
+    """
+    axes = optax.contrib.MuonDimensionNumbers(reduction_axis=-2, output_axis=-1)
+
+    def kinds(params):
+        def kind(leaf, decayed: bool) -> str:
+            return "muon" if decayed and leaf.ndim == 3 else "adam"  # [layers, in, out]
+
+        return jax.tree.map(kind, params, mask(params))
+
+    muon = optax.chain(
+        optax.contrib.scale_by_muon(
+            weight_dimension_numbers=lambda params: jax.tree.map(lambda _: axes, params)
+        ),
+        optax.stateless(
+            lambda updates, _: jax.tree.map(lambda u: 0.2 * max(u.shape[1:]) ** 0.5 * u, updates)
+        ),
+    )
+    return optax.partition({"muon": muon, "adam": adam}, kinds)
+
+
 def _scaled(updates, rate: float):
-    """Multiply the encoding's Adam updates by `encoding_rate`."""
+    """Multiply the encoding's updates by `encoding_rate`."""
     return updates | {"encoding": jax.tree.map(lambda u: rate * u, updates["encoding"])}
 
 

@@ -1,6 +1,7 @@
 """Prepared tokens: a folder that trains and is evaluated without the text and its packages."""
 
 import json
+import re
 import shutil
 from importlib import import_module
 
@@ -51,6 +52,7 @@ def texts(tmp_path_factory):
     assert "a BPE of 300 tokens" in out
     shown = out.partition("\ntrain: ")[2].partition("'bytes_per_token': ")[2].partition(",")[0]
     assert float(shown) > 1.2
+    assert re.search(r"^\d+\.\d% of the training tokens are in documents longer", out, re.M)
     out = script(
         "prepare_data.py",
         *text_of(folder, "bpe.json"),

@@ -152,6 +152,35 @@ def test_a_smoke_test_of_five_steps_runs_with_the_usual_warm_up(call, tmp_path):
     assert "done: 5 steps" in out
 
 
+def test_the_steps_of_a_profile_are_traced(call, whole, tmp_path):
+    from jax.profiler import ProfileData
+
+    run = tmp_path / "run"
+    call("train.py", run, profile="4,6", stop_at=5, code=75)  # as far as it goes
+    call("train.py", run, profile="4,6")
+    call("train.py", run, profile="4,6")  # it is done
+    assert status(run)["digest"] == status(whole[0])["digest"]
+    traced = []
+    for path in sorted(run.glob("profile/plugins/profile/*/*.xplane.pb")):
+        planes = ProfileData.from_file(str(path)).planes
+        events = [event for plane in planes for line in plane.lines for event in line.events]
+        traced.append([dict(event.stats)["step_num"] for event in events if event.name == "train"])
+    assert traced == [[4, 5], [6]]
+    shutil.rmtree(run / "profile")
+    out = call("train.py", run, profile="4,6", code=2)
+    assert out.splitlines()[-1].endswith("profile = '4,6': step 12 is already trained")
+
+
+def test_a_run_of_muon_resumes_and_refuses_adamw(call, whole, tmp_path):
+    call("train.py", tmp_path / "whole", optimizer="muon")
+    call("train.py", tmp_path / "run", optimizer="muon", stop_at=6, code=75)
+    assert "optimizer: 'muon' in the workdir" in call("train.py", tmp_path / "run", code=76)
+    out = call("train.py", tmp_path / "run", optimizer="muon")
+    assert "resuming at step 6" in out
+    one, other = status(tmp_path / "whole"), status(tmp_path / "run")
+    assert one["digest"] == other["digest"] != status(whole[0])["digest"]
+
+
 def test_a_run_annealed_from_a_longer_one_is_the_run_of_its_own_budget(call, tmp_path):
     """12 steps that go on from step 8 of 30 have the weights, metrics and rows of 12 steps."""
     fields = {"schedule": "linear", "warmup_steps": 1}

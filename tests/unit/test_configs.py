@@ -100,6 +100,9 @@ WITHOUT_EFFECT = [
             ({"label": label}, ["label must be a line of printable letters, 80 at most; got "])
             for label in ("a\nb", "a\x1b[31mb", "a\u202eb", 81 * "a")
         ),
+        ({"profile": "13,10"}, ["profile must be FIRST,LAST: two steps, such as 10,13"]),
+        ({"profile": "10,601"}, ["profile = '10,601': the run has 600 steps"]),
+        ({"optimizer": "moun"}, ["optimizer must be one of"]),
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
         ({"train_length": 1}, ["train_length must be at least 2"]),

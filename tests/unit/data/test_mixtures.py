@@ -1,5 +1,7 @@
 """Mixtures: exact shares, determined by seed and step, with one split per text."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from configured import problems_of
@@ -48,6 +50,15 @@ def test_shares_are_exact_over_a_thousand_rows(texts):
     task_rows = np.concatenate([is_task(rows.batch(step)) for step in range(100)])
     assert task_rows.sum() == 300
     assert 0 < task_rows[:100].sum() < 60  # spread over all steps
+
+
+def test_tokens_in_longer_documents_count_by_the_shares(texts):
+    corpus, _ = prepared(texts)
+    assert set(corpus.parts["variables"].train.lengths) == {L + 1}
+    for length, share in ((L, 1.0), (L + 1, 0.7), (499, 0.7), (500, 0.0)):
+        assert corpus.in_longer(length) == pytest.approx(share)
+    text = corpus.parts["text"].whole()
+    assert replace(text, starts=np.array([0, 700, 1000, 6000])).in_longer(300) == 5_700 / 6_000
 
 
 def test_batches_depend_on_seed_and_step_only(texts):

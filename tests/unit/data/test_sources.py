@@ -50,31 +50,52 @@ class TestHub:
         test = prepare(name="raw", **source | {"split": "test"})
         assert texts_of(test.train) == [f"raw test {i}" for i in range(3)]
 
-    def test_a_changed_data_set_is_another_text(self, prepare, tmp_path):
+    @pytest.mark.parametrize("limit", [None, 10_000])
+    def test_a_changed_data_set_is_another_text(self, limit, prepare, tmp_path):
         (tmp_path / "set").mkdir()
-        fingerprints = set()
+        fingerprints, fields = set(), {"path": f"{tmp_path}/set", "valid_fraction": 0.0}
         for count in (4, 5):
             rows = "".join(json.dumps({"text": letters(i)}) + "\n" for i in range(count))
             (tmp_path / "set" / "train.jsonl").write_text(rows)
-            corpus = prepare(source="hub", path=f"{tmp_path}/set", valid_fraction=0.0)
+            corpus = prepare(source="hub", limit=limit, **fields)
             assert texts_of(corpus.train) == [letters(i) for i in range(count)]
             fingerprints.add(corpus.fingerprint)
         assert len(fingerprints) == 2
+
+    def test_a_limit_streams_whole_documents_and_stops(self, prepare, tmp_path):
+        """Files after the limit are not opened, and nothing but tokens is written."""
+        (tmp_path / "set").mkdir()
+        texts = [letters(i, 40) for i in range(768)]
+        for number in range(3):
+            rows = table(*texts[256 * number : 256 * number + 256])
+            pyarrow.parquet.write_table(rows, tmp_path / "set" / f"train-{number:05d}.parquet")
+        (tmp_path / "set" / "train-00002.parquet").write_bytes(b"damaged")
+        fields = {"source": "hub", "path": f"{tmp_path}/set", "valid_fraction": 0.0}
+        for limit, count in ((1, 1), (12_000, 300), (12_001, 301)):
+            corpus = prepare(limit=limit, **fields)
+            assert texts_of(corpus.train) == texts[:count]
+        assert not list((tmp_path / "home").rglob("*.arrow"))
+        for others in ({"limit": 30_000}, {}):
+            with pytest.raises(DataError, match="cannot load .*set', split 'train'"):
+                prepare(**fields, **others)
 
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
             ({}, "Config name is missing.*'raw'"),
             ({"name": "row"}, "data.name=row, split 'train'.*not found.*'raw', 'clean'"),
-            ({"name": "raw", "split": "tset"}, "split 'tset': Unknown split.*'train', 'vali"),
+            ({"name": "raw", "split": "tset"}, "split 'tset': .* split.*'train', 'vali"),
             ({"name": "raw", "field": "body"}, "no field 'body' .data.field.; has: text, id"),
             ({"name": "raw", "field": "id"}, "row 0: no text in field 'id' .data.field.; got int"),
             ({"name": "raw", "revision": "main"}, "data.revision has no effect: .* is a folder"),
         ],
     )
-    def test_missing_names_are_refused_with_the_choices(self, fields, message, data_set, prepare):
+    @pytest.mark.parametrize("limit", [None, 100])
+    def test_missing_names_are_refused_with_the_choices(
+        self, fields, message, limit, data_set, prepare
+    ):
         with pytest.raises((ConfigError, DataError), match=message):
-            prepare(source="hub", path=str(data_set), **fields)
+            prepare(source="hub", path=str(data_set), limit=limit, **fields)
 
     def test_folders_of_save_to_disk_are_read(self, data_set, prepare, tmp_path):
         sets = datasets.load_dataset(str(data_set), "raw")

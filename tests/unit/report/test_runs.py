@@ -119,7 +119,8 @@ def test_a_run_with_a_short_status_is_reported(tmp_path):
 def test_facts_and_curves_of_a_run(swept):
     run = next(run for run in swept.runs if run.name == "rope-s0")
     assert run.command == "train.py --config=x.py"
-    assert run.data == "abc: 3 documents, 1,200 tokens to train on, 1.0 bytes each"
+    facts = "3 documents, 1,200 tokens to train on, 1.0 bytes each"
+    assert run.data == f"abc: {facts}, 25.0% of them in documents longer than L"
     of_run = swept.points[swept.points.id == run.id]
     points = of_run[(of_run.protocol == "sliding") & (of_run.method == "pi:2")]
     assert list(points.length) == list(LENGTHS)

@@ -111,6 +111,44 @@ def test_weight_decay_applies_to_kernels_only(config):
     assert len(names) == 7 and "unembed.kernel" in names
 
 
+def orthogonalised(matrix):
+    """Jordan's five Newton-Schulz steps, as published."""
+    x = matrix / np.linalg.norm(matrix)
+    x = x.T if x.shape[0] > x.shape[1] else x
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x if x.shape == matrix.shape else x.T
+
+
+def test_muon_orthogonalises_the_matrices_of_each_layer_and_leaves_the_rest_to_adamw(config):
+    fields = {"model.tied": False, "encoding_rate": 3.0, "weight_decay": 0.5}
+    muon, adamw = (config("learned", optimizer=name, **fields) for name in ("muon", "adamw"))
+    params, optimizers = parameters.make(muon).params(), (make(muon), make(adamw))
+    states, momentum = [one.init(params) for one in optimizers], {}
+    leaves, structure = jax.tree.flatten(params)
+    for count in range(1, 4):
+        rng = np.random.default_rng(count)
+        drawn = [rng.normal(size=leaf.shape) for leaf in leaves]
+        norm = np.sqrt(sum((x**2).sum() for x in drawn))
+        gradients = jax.tree.unflatten(structure, [x / norm for x in drawn])  # of the clip
+        small = jax.tree.map(np.float32, gradients)
+        both = [one.update(small, s, params) for one, s in zip(optimizers, states, strict=True)]
+        (ours, theirs), states = zip(*both, strict=True)
+        rate = float(schedule(muon)(count - 1))
+        for name, g in gradients["model"].items():
+            if not (name.startswith("blocks.") and name.endswith(".kernel")):
+                np.testing.assert_array_equal(ours["model"][name], theirs["model"][name])
+                continue
+            momentum[name] = 0.95 * momentum.get(name, 0) + 0.05 * g
+            ahead = 0.95 * momentum[name] / (1 - 0.95 ** (count + 1)) + 0.05 * g / (1 - 0.95**count)
+            moved = 0.2 * np.sqrt(max(g.shape[1:])) * np.stack(list(map(orthogonalised, ahead)))
+            expected = -rate * (moved + 0.5 * np.float64(params["model"][name]))
+            np.testing.assert_allclose(ours["model"][name], expected, rtol=2e-4, atol=1e-8)
+        np.testing.assert_array_equal(ours["encoding"]["table"], theirs["encoding"]["table"])
+    assert len(momentum) == 6
+
+
 def test_accumulated_pieces_equal_the_whole_batch(config):
     whole, losses, _ = run(config())
     accumulated, accumulated_losses, _ = run(config(accumulate=4))
