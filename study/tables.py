@@ -4,6 +4,7 @@ A table of a page stands between `<!-- table NAME -->` and `<!-- end -->`; this 
 test_tables.py finds each of them unchanged, and every decimal of a page's sentences in its tables.
 """
 
+from study import summary
 from study.cells import STUDY
 from study.content import tables as content
 from study.decoding import tables as decoding
@@ -13,6 +14,7 @@ from study.real import tables as real
 from study.speed import tables as speed
 
 PAGES = {
+    "../README.md": summary.TABLES,
     "order/README.md": order.TABLES,
     "content/README.md": content.TABLES,
     "decoding/README.md": decoding.TABLES,

@@ -1,0 +1,45 @@
+"""The table of the README: loss, found, order and the time of a step, by method."""
+
+import pandas as pd
+
+from study.cells import STUDY, markdown, seeds
+from study.order import tables as order
+
+TEXT = ("text/rows/sweep", "content/rows/text")
+STEPS = "speed/amd-epyc-25-17.csv"  # two cores of a Zen 4
+ORDER_AFTER = 9_600  # steps
+METHODS = {  # encoding, extension on text, scheme of the step; the name is that of the order page
+    "NoPE": ("nope", "none", "nope"),
+    "NoPE with log-n": ("nope", "logn", "nope"),
+    "RoPE": ("rope", "none", "rope"),
+    "RoPE with YaRN": ("rope", "yarn", "rope"),
+    "RoPE with PI": ("rope", "pi", "rope"),
+    "RoPE with Self-Extend, window 4": ("rope", "self_extend", "rope"),
+    "ALiBi": ("alibi", "none", "alibi"),
+    "T5 bias": ("t5", "none", "t5"),
+    "FIRE": ("fire", "none", "fire"),
+    "forget gates": ("fox", "none", "fox"),
+    "CoPE": ("cope", "none", "cope"),
+}
+
+
+def summary() -> str:
+    text = pd.concat(pd.read_csv(STUDY / rows / "rows.csv.xz", low_memory=False) for rows in TEXT)
+    text = text[(text.protocol == "same_token") & text.window.isna()]
+    times = pd.read_csv(STUDY / STEPS)
+    times = times[times.benchmark == "schemes"].set_index("case").middle
+    beyond = order.measured()
+    beyond, body = beyond[beyond.steps == ORDER_AFTER], []
+    for name, (encoding, extension, scheme) in METHODS.items():
+        own = text[(text.encoding == encoding) & (text.extension == extension)]
+        values = [seeds(own[own.length == length], "bpb") for length in (128, 1_024)]
+        for protocol, column in (("found", "found"), ("last_of_two", "order")):
+            rows = beyond[(beyond.name == name) & (beyond.protocol == protocol)]
+            values.append(seeds(rows.dropna(subset=[column]), column))
+        step = times.get(f"512 {scheme}")
+        cells = [f"{one.mean():.2f}" if len(one) else "" for one in values]
+        body.append([name, *cells, "" if step is None else f"{float(step):.1f}"])
+    return markdown(["", "loss at L", "at 8 L", "found", "order", "step"], body)
+
+
+TABLES = {"summary": summary}
