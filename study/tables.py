@@ -10,13 +10,19 @@ from study.decoding import tables as decoding
 from study.gpu import tables as gpu
 from study.order import tables as order
 from study.real import tables as real
+from study.retrieval import tables as retrieval
 from study.speed import tables as speed
+from study.text import tables as text
 
 PAGES = {
     "order/README.md": order.TABLES,
     "content/README.md": content.TABLES,
     "decoding/README.md": decoding.TABLES,
     "real/README.md": real.TABLES,
+    "retrieval/README.md": retrieval.RETRIEVAL,
+    "retrieval/shipped.md": retrieval.ADDITIONS,
+    "text/README.md": text.TEXT,
+    "text/factors.md": text.OF_FACTORS,
     "speed/README.md": speed.TABLES,
     "gpu/README.md": gpu.TABLES,
 }
