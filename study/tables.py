@@ -4,6 +4,7 @@ A table of a page stands between `<!-- table NAME -->` and `<!-- end -->`; this 
 test_tables.py finds each of them unchanged, and every decimal of a page's sentences in its tables.
 """
 
+from study.books import tables as books
 from study.cells import STUDY
 from study.content import tables as content
 from study.decoding import tables as decoding
@@ -22,6 +23,7 @@ PAGES = {
     "retrieval/README.md": retrieval.RETRIEVAL,
     "retrieval/shipped.md": retrieval.ADDITIONS,
     "text/README.md": text.TEXT,
+    "books/README.md": books.TABLES,
     "text/factors.md": text.OF_FACTORS,
     "speed/README.md": speed.TABLES,
     "gpu/README.md": gpu.TABLES,
