@@ -9,6 +9,7 @@ from study.cells import STUDY
 from study.content import tables as content
 from study.decoding import tables as decoding
 from study.gpu import tables as gpu
+from study.mixture import tables as mixture
 from study.order import tables as order
 from study.real import tables as real
 from study.retrieval import tables as retrieval
@@ -23,6 +24,7 @@ PAGES = {
     "retrieval/README.md": retrieval.RETRIEVAL,
     "retrieval/shipped.md": retrieval.ADDITIONS,
     "text/README.md": text.TEXT,
+    "mixture/README.md": mixture.TABLES,
     "books/README.md": books.TABLES,
     "text/factors.md": text.OF_FACTORS,
     "speed/README.md": speed.TABLES,
