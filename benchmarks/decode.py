@@ -7,7 +7,7 @@ real: the shape of SmolLM2-135M against `generate` of transformers (attn_impleme
 small: the default byte model (width 128, 4 layers, 4 heads) against x-transformers.
 encodings: the default byte model with every encoding, and extensions of RoPE that change decoding;
 also bytes of cache per token. `mla` is RoPE in a model whose keys and values come from a latent, as
-in configs/mla.py. Draws decode.png.
+in configs/mla.py.
 
 Each part replaces its own rows. A prompt of 16,384 tokens takes minutes at SmolLM2's shape.
 """
@@ -24,7 +24,6 @@ from posenc_jax.runtime import backend
 backend.configure(keep_programs=False)
 
 import jax  # noqa: E402
-import matplotlib  # noqa: E402
 import numpy as np  # noqa: E402
 
 import models  # noqa: E402
@@ -35,10 +34,6 @@ from benchmarks.results import Result, record  # noqa: E402
 from benchmarks.timing import QUARTILES, Range, machine, ratio  # noqa: E402
 from benchmarks.train_step import POSITIONS, x_transformer  # noqa: E402
 from posenc_jax import schemes  # noqa: E402
-from posenc_jax.plots.style import look_of, look_of_method  # noqa: E402
-
-matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
 
 NEW = 32  # tokens whose time is taken
 PROMPTS = {"real": (512, 4_096, 16_384), "small": (512, 4_096)}
@@ -49,7 +44,6 @@ WHOLE = ("learned", "randomized")  # built for the whole context: their position
 EXTENSIONS = ("yarn", "self_extend", "dca", "streaming", "window")
 SMALL = models.Config(vocab=256)
 LATENT = dataclasses.replace(SMALL, head_dim=48, value_dim=32, latent_dim=128, rotary_dim=16)
-DRAWN = ("nope", "rope", "alibi", "t5", "fire", "fox", "rope + self_extend", "rope + window")
 
 
 class Seconds(NamedTuple):
@@ -229,35 +223,6 @@ def encodings() -> Iterator[list[Result]]:
             yield [Result(f"{context} {name}", *one) for one in measured.items()]
 
 
-def draw(results: list[Result], path: Path) -> None:
-    figure, panel = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    speeds = {one.case: one.range for one in results if one.measure == "tokens per second"}
-    contexts = sorted({int(case.partition(" ")[0]) for case in speeds})
-    for name in DRAWN:
-        encoding, _, method = name.rpartition(" ")
-        if encoding:
-            look = look_of_method(method)
-            color, marker = look["color"], look["marker"]
-        else:
-            color, marker = look_of(name)
-        ranges = [speeds[f"{context} {name}"] for context in contexts]
-        middle = [one.middle for one in ranges]
-        panel.plot(contexts, middle, color=color, marker=marker, linewidth=1.5, label=name)
-    panel.set_xscale("log", base=2)
-    panel.set_yscale("log")
-    panel.set_xticks(contexts, [f"{context:,}" for context in contexts])
-    panel.set_xlabel("tokens of context")
-    low, high = panel.get_ylim()
-    ticks = [m * 10**e for e in range(6) for m in (1, 2, 5) if low <= m * 10**e <= high]
-    panel.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
-    panel.yaxis.set_minor_formatter("")
-    panel.grid(alpha=0.3, which="both")
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.set_title("decoding, tokens per second", loc="left")
-    figure.legend(loc="outside right center", frameon=False)
-    figure.savefig(path, dpi=110)
-
-
 PARTS = {"real": real, "small": small, "encodings": encodings}
 
 
@@ -266,7 +231,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--out", type=Path, help="the folder that keeps ratios and decode.png")
+    parser.add_argument("--out", type=Path, help="the folder that keeps ratios")
     options = parser.parse_args()
     peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
     print(machine(), flush=True)
@@ -278,8 +243,6 @@ def main() -> None:
             results += of_case
             if options.out:
                 record(f"decode_{part}", results, options.out)
-        if options.out and part == "encodings":
-            draw(results, options.out / "decode.png")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Parts of the cells of tables: means with intervals, differences, and Markdown."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from posenc_jax.evaluation import cells
 from posenc_jax.evaluation.statistics import paired
 
 STUDY = Path(__file__).parent
@@ -17,7 +19,7 @@ def seeds(rows: pd.DataFrame, column: str = "accuracy") -> np.ndarray:
     return rows.groupby("seed")[column].mean().to_numpy()
 
 
-def half_width(values: np.ndarray) -> float:
+def half(values: np.ndarray) -> float:
     """Half of a 95% t interval over seeds; 0 for one."""
     if len(values) < 2:
         return 0.0
@@ -28,7 +30,36 @@ def with_interval(values: np.ndarray) -> str:
     """Mean and half of a 95% t interval over seeds."""
     if len(values) < 2:
         return f"{values.mean():.3f}" if len(values) else "-"
-    return f"{values.mean():.3f} ±{half_width(values):.3f}"
+    return f"{values.mean():.3f} ±{half(values):.3f}"
+
+
+def short(values: np.ndarray, sign: str = "") -> str:
+    """The same, in two decimals where the interval is wider than 0.01."""
+    if len(values) < 2:
+        return f"{values.mean():{sign}.2f}" if len(values) else "-"
+    digits = 2 if half(values) > 0.005 else 3
+    mean = round(values.mean(), digits) + 0.0  # no minus before zero
+    return f"{mean:{sign}.{digits}f} ±{half(values):.{digits}f}"
+
+
+@cache
+def published(sweep: str) -> pd.DataFrame:
+    """Rows of a sweep with their methods, without oracles."""
+    rows = pd.read_csv(STUDY / sweep / "rows.csv.xz", low_memory=False)
+    facts = rows[["extension", "scale", "window"]].astype(object)
+    facts = facts.where(facts.notna(), None).to_dict("records")
+    parts = rows.part.astype(object).fillna("")
+    rows = rows.assign(method=[cells.label(one) for one in facts], part=parts)
+    return rows[rows.train_length == rows.train_length.min()]
+
+
+def by_seed(
+    sweep: str, run: str, method: str, length: int, protocol: str, value: str, part: str = ""
+) -> np.ndarray:
+    """A value of each seed, of the runs whose names match a pattern."""
+    rows = published(sweep)
+    chosen = rows.run.str.fullmatch(run) & (rows.method == method) & (rows.protocol == protocol)
+    return seeds(rows[chosen & (rows.length == length) & (rows.part == part)], value)
 
 
 def less(own: pd.DataFrame, other: pd.DataFrame) -> Any:

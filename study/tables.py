@@ -5,13 +5,17 @@ test_tables.py finds each of them unchanged, and every decimal of a page's sente
 """
 
 from study import summary
+from study.books import tables as books
 from study.cells import STUDY
 from study.content import tables as content
 from study.decoding import tables as decoding
 from study.gpu import tables as gpu
+from study.mixture import tables as mixture
 from study.order import tables as order
 from study.real import tables as real
+from study.retrieval import tables as retrieval
 from study.speed import tables as speed
+from study.text import tables as text
 
 PAGES = {
     "../README.md": summary.TABLES,
@@ -19,6 +23,12 @@ PAGES = {
     "content/README.md": content.TABLES,
     "decoding/README.md": decoding.TABLES,
     "real/README.md": real.TABLES,
+    "retrieval/README.md": retrieval.RETRIEVAL,
+    "retrieval/shipped.md": retrieval.ADDITIONS,
+    "text/README.md": text.TEXT,
+    "mixture/README.md": mixture.TABLES,
+    "books/README.md": books.TABLES,
+    "text/factors.md": text.OF_FACTORS,
     "speed/README.md": speed.TABLES,
     "gpu/README.md": gpu.TABLES,
 }

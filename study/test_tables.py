@@ -13,13 +13,13 @@ DECIMAL = r"(?<![\d.:])\d+\.\d+(?!\d|\.\d|M\b| MB)"  # no version, no size
 
 
 def split(text):
-    """Split a page into its table lines and its answer, without code and links."""
+    """Split a page into its table lines and its sentences (those of its answer, if it has such a
+    heading), without code and links."""
     lines = text.splitlines()
     table_lines = "\n".join(line for line in lines if line.startswith("|"))
-    findings = text.partition("## Answer")[2].splitlines()
+    findings = (text.partition("## Answer")[2] or text).splitlines()
     prose = "\n".join(line for line in findings if not line.startswith("|"))
-    papers = r"arXiv:\d+\.\d+|\[\d{4}\.\d{5}"
-    prose = re.sub(rf"(?s)```.*?```|`[^`]*`|\]\([^)]*\)|{papers}|<!--.*?-->", "", prose)
+    prose = re.sub(r"(?s)```.*?```|`[^`]*`|\]\([^)]*\)|\d{4}\.\d{5}|<!--.*?-->", "", prose)
     return table_lines, prose
 
 

@@ -1,13 +1,13 @@
 """Measure what a dynamic extension's keys cost: python -m study.decoding.measure RUN...
 
 Reads held-out windows of 8 L with each run of RoPE, token by token through a cache, and writes its
-sums of losses to rows/RUN.csv.xz beside this file. Then draws semantics.png from all of these.
+sums of losses to rows/RUN.csv.xz beside this file.
 """
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from posenc_jax.runtime import backend
 
@@ -21,28 +21,15 @@ import pandas as pd  # noqa: E402
 import models  # noqa: E402
 import posenc_jax  # noqa: E402
 from posenc_jax.config import Evaluation  # noqa: E402
-from posenc_jax.display import Line  # noqa: E402
 from posenc_jax.encoding import Encoding  # noqa: E402
 from posenc_jax.evaluation import evaluate  # noqa: E402
 from posenc_jax.evaluation.losses import Reader  # noqa: E402
 from posenc_jax.evaluation.windows import Text  # noqa: E402
-from posenc_jax.plots import curves, style  # noqa: E402
 from posenc_jax.runs.subject import Subject, load_subject  # noqa: E402
 
-HERE = Path(__file__).parent
-ROWS = HERE / "rows"
-PICTURE = HERE / "semantics.png"
+ROWS = Path(__file__).parent / "rows"
 METHODS = ("dynamic_ntk", "dynamic_yarn", "dynamic_pi")
 MULTIPLES = (1, 2, 4, 8)
-LOOKS: dict[str, dict] = {
-    "none": dict(color="0.55", linestyle="-", linewidth=1),
-    "window": dict(color="#000000", linestyle="", marker="D"),
-    "prefix": dict(color="#0072B2", linestyle="-"),
-    "stale": dict(color="#D55E00", linestyle="--"),
-}
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class Losses(NamedTuple):
@@ -128,26 +115,7 @@ def measure(run: Path) -> pd.DataFrame:
     return pd.concat(found)
 
 
-@style.styled
-def picture(rows: pd.DataFrame) -> "Figure":
-    """Nats against the tokens read so far: a panel per method, a line per semantics."""
-    totals = rows.groupby(["method", "semantics", "length"])[["nats", "targets"]].sum()
-    means = totals.nats / totals.targets
-    lengths = list(means["dynamic_ntk", "window"].index)
-    figure, panels = style.panels(1, len(METHODS), sharey=True)
-    for axes, method in zip(panels, METHODS, strict=True):
-        for semantics, look in LOOKS.items():
-            own = means["none" if semantics == "none" else method, semantics]
-            curves.draw_lines(axes, [Line(semantics, list(own.index), list(own), look)])
-        style.length_axis(axes, lengths, lengths[:1])
-        axes.set(title=method, xlabel="tokens read")
-    panels[0].set_ylabel(curves.VALUES["nll"])
-    style.finish(figure, panels[0])
-    return figure
-
-
 if __name__ == "__main__":
     ROWS.mkdir(exist_ok=True)
     for run in map(Path, sys.argv[1:]):
         measure(run).to_csv(ROWS / f"{run.name}.csv.xz", index=False)
-    style.save(picture(pd.concat(map(pd.read_csv, sorted(ROWS.glob("*.csv.xz"))))), PICTURE)

@@ -1,4 +1,4 @@
-"""Tables of the page on decoding."""
+"""The table of the page on decoding."""
 
 from functools import cache
 
@@ -6,7 +6,7 @@ import pandas as pd
 
 from study.cells import STUDY, less, markdown, signed
 
-SEMANTICS = ("window", "prefix", "stale")
+NAMES = {"dynamic_yarn": "YaRN", "dynamic_pi": "interpolation", "dynamic_ntk": "NTK"}
 
 
 @cache
@@ -14,9 +14,8 @@ def decoded() -> pd.DataFrame:
     """Nats and targets of every run, method, semantics, length and document."""
     files = sorted((STUDY / "decoding" / "rows").glob("*.csv.xz"))
     rows = pd.concat([pd.read_csv(file).assign(run=file.name.split(".")[0]) for file in files])
-    lengths = rows[rows.semantics == "window"].length.unique()
     keys = ["method", "semantics", "length", "run", "document"]
-    return rows[rows.length.isin(lengths)].set_index(keys).sort_index()
+    return rows.set_index(keys).sort_index()
 
 
 def documents_of(method: str, semantics: str, length: int) -> pd.DataFrame:
@@ -24,38 +23,28 @@ def documents_of(method: str, semantics: str, length: int) -> pd.DataFrame:
     return decoded().loc[method, semantics, length].groupby("document").sum()
 
 
-def by_semantics() -> str:
-    """Nats per token of the last targets at every length, and plain RoPE's."""
-    lengths, body = decoded().index.unique("length"), []
-    methods = [one for one in decoded().index.unique("method") if one != "none"]
-    chosen = [("none", "none"), *((m, semantics) for m in methods for semantics in SEMANTICS)]
-    for method, semantics in chosen:
-        sums = [documents_of(method, semantics, length).sum() for length in lengths]
-        name = "plain RoPE" if method == "none" else f"{method}, {semantics}"
-        body.append([name, *(f"{one.nats / one.targets:.3f}" for one in sums)])
-    return markdown(["", *(f"{length:,}" for length in lengths)], body)
+def nats(method: str, semantics: str, length: int) -> str:
+    sums = documents_of(method, semantics, length).sum()
+    return f"{sums.nats / sums.targets:.3f}"
 
 
-def between_semantics() -> str:
-    """Differences from `prefix` on the same targets, with 95% intervals over documents."""
-    lengths, body = decoded().index.unique("length"), []
-    for method in decoded().index.unique("method").drop("none"):
-        for semantics in ("stale", "window"):
-            cells = []
-            for length in lengths[1:]:
-                own, other = (documents_of(method, s, length) for s in (semantics, "prefix"))
-                cells.append(signed(less(own, other)))
-            body.append([f"{method}: {semantics} less prefix", *cells, by_seed(method, semantics)])
-    head = ["", *(f"{length:,}" for length in lengths[1:])]
-    return markdown([*head, f"{lengths[-1]:,}, by seed"], body)
+def added(method: str, semantics: str, length: int) -> str:
+    """What semantics add to current keys, on the same targets."""
+    own, current = (documents_of(method, one, length) for one in (semantics, "prefix"))
+    return signed(less(own, current))
 
 
-def by_seed(method: str, semantics: str) -> str:
-    """The difference from `prefix` at the longest length, of each run."""
-    length = decoded().index.unique("length").max()
-    sums = [decoded().loc[method, s, length].groupby("run").sum() for s in (semantics, "prefix")]
-    values = (sums[0].nats - sums[1].nats) / sums[0].targets
-    return ", ".join(f"{value:+.3f}" for value in values)
+def costs() -> str:
+    """Nats per token at 8 L, and what stale keys and a window add."""
+    far, body = 1024, []
+    for method, name in NAMES.items():
+        cells = [nats(method, semantics, far) for semantics in ("prefix", "stale")]
+        cells += [added(method, "stale", length) for length in (256, 512, far)]
+        body.append([f"dynamic {name}", *cells, added(method, "window", far)])
+    body.append(["RoPE alone", nats("none", "none", far), *["-"] * 5])
+    head = ["", "current keys, 8 L", "stale keys, 8 L"]
+    head += [f"stale less current, {n} L" for n in (2, 4, 8)]
+    return markdown([*head, "one scale per window less current, 8 L"], body)
 
 
-TABLES = {"semantics": by_semantics, "differences": between_semantics}
+TABLES = {"costs": costs}

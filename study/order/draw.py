@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posenc_jax.plots import style
-from study.cells import half_width, seeds
+from study.cells import half, seeds
 from study.order.tables import BUDGETS, FAR, NOTHING, OLDER, L, knocked_out, orders
 
 PICTURE = Path(__file__).parent / "order.png"
@@ -50,7 +50,7 @@ def _by_steps(axes: Axes) -> None:
         if not known:
             continue
         values = [one for one in by_steps if len(one) == most]
-        means, halves = (np.array([of(one) for one in values]) for of in (np.mean, half_width))
+        means, halves = (np.array([of(one) for one in values]) for of in (np.mean, half))
         axes.plot(known, means, "o-", color=colour, markersize=3)
         low, high = means - halves, np.minimum(means + halves, 1)
         axes.fill_between(known, low, high, color=colour, alpha=0.1, linewidth=0)

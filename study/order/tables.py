@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from study.cells import STUDY, markdown, seeds, with_interval
+from study.cells import STUDY, markdown, seeds, short
 from study.order.flips import flips
 
 L, FAR = 64, 512
@@ -63,7 +63,7 @@ def by_budget() -> str:
         ordered = order[order.name == name]
         by_steps = [seeds(ordered[ordered.steps == steps], "order") for steps in BUDGETS]
         rank = by_steps[1].mean() if len(by_steps[1]) else 0.0
-        cells = [str(name), *map(with_interval, [*ends, *by_steps]), str(own.seed.nunique())]
+        cells = [str(name), *map(short, [*ends, *by_steps]), str(own.seed.nunique())]
         body.append((rank, cells))
     head = ["", "found, 600", "found, 9,600", *(f"order, {steps:,}" for steps in BUDGETS), "seeds"]
     return markdown(head, [line for _, line in sorted(body, key=lambda one: -one[0])])
@@ -98,10 +98,10 @@ def knock_outs() -> str:
     body = []
     for (name, length, steps), own in knocked_out().groupby(["name", "length", "steps"]):
         parts = own.groupby("hidden", sort=False)
-        hidden = [with_interval(seeds(one, "order")) for _, one in parts]
+        hidden = [short(seeds(one, "order")) for _, one in parts]
         if seeds(own[own.hidden == NOTHING], "order").mean() > 0.6:
             cells = [f"{name}, {length} tokens", f"{steps:,}", *hidden]
-            body.append([*cells, with_interval(share_lost(own)), str(own.seed.nunique())])
+            body.append([*cells, short(share_lost(own)), str(own.seed.nunique())])
     hidden = knocked_out().hidden.unique()
     return markdown(["hidden:", "steps", *hidden, "share lost to the older one", "seeds"], body)
 

@@ -6,7 +6,7 @@ python scripts/report.py runs/fair_far --out=report
 Tuned as in study/text/sweep.py, by the loss on answers at L = 64 on a third split. T5's buckets
 end at L here, as by default those beyond 66 tokens would stay untrained. The hybrid has four
 layers, the others two. In 600 steps it learned the task neither at its recipe's rate with two or
-four layers (rates.md) nor at any of four rates. 65 runs, 30 of them evaluated, take 52 minutes on
+four layers nor at any of four rates. 65 runs, 30 of them evaluated, take 52 minutes on
 two CPU cores.
 """
 

@@ -6,8 +6,7 @@ python scripts/report.py runs/fair_long --out=report
 
 Tests whether the ranking depends on the training budget. Rates were tuned at 600 steps
 (rows/sweep/choices.csv); data, splits and targets are those of study/text/sweep.py. 12 runs of 16
-to 20 minutes on one core (two took 30, beside other work): 2 hours 14 minutes on two CPU cores. The
-results are in steps.md.
+to 20 minutes on one core (two took 30, beside other work): 2 hours 14 minutes on two CPU cores.
 """
 
 from study.text import sweep as fair
