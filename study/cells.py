@@ -26,15 +26,8 @@ def half(values: np.ndarray) -> float:
     return stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
 
 
-def with_interval(values: np.ndarray) -> str:
-    """Mean and half of a 95% t interval over seeds."""
-    if len(values) < 2:
-        return f"{values.mean():.3f}" if len(values) else "-"
-    return f"{values.mean():.3f} ±{half(values):.3f}"
-
-
 def short(values: np.ndarray, sign: str = "") -> str:
-    """The same, in two decimals where the interval is wider than 0.01."""
+    """Mean and half of a 95% t interval over seeds, in two decimals where that is above 0.005."""
     if len(values) < 2:
         return f"{values.mean():{sign}.2f}" if len(values) else "-"
     digits = 2 if half(values) > 0.005 else 3

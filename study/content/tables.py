@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from study.cells import STUDY, markdown, seeds, with_interval
+from study.cells import STUDY, markdown, seeds, short
 
 L, FAR = 64, 512
 
@@ -30,7 +30,7 @@ def recall() -> str:
         last = accuracy(own, "latest")
         cells = [accuracy(own, "latest", L), accuracy(own, "reach"), last]
         cells += [accuracy(even, "reach"), accuracy(even, "latest")]
-        line = [name, *map(with_interval, cells)]
+        line = [name, *map(short, cells)]
         line.insert(4, f"{last.min():.3f} to {last.max():.3f}")
         body.append((last.mean(), line))
     windows = [rows[rows.method == "window"] for rows in (logarithmic, uniform)]
@@ -51,7 +51,7 @@ def text() -> str:
     body = []
     for name, found in rows.groupby("encoding"):
         near, far = (seeds(found[found.length == length], "bpb") for length in (128, 1_024))
-        body.append(((far - near).mean(), [name, *map(with_interval, (near, far, far - near))]))
+        body.append(((far - near).mean(), [name, *map(short, (near, far, far - near))]))
     head = ["", "128", "1,024", "1,024 less 128"]
     return markdown(head, [line for _, line in sorted(body)])
 

@@ -31,6 +31,7 @@ EXTENSIONS = {
     "self_extend:window=8": "Self-Extend, window 8",
     "self_extend:window=16": "Self-Extend, window 16",
 }
+ALIKE = ("RoPE with dynamic YaRN", "RoPE with log-n")  # at 8 L the same as YaRN by 8 and as none
 NOTHING, OLDER = "nothing", "older setting from the last"
 
 
@@ -58,7 +59,7 @@ def by_budget() -> str:
     """Found and order beyond L at every budget, the best order after 1,200 steps first."""
     found, order = measured()[measured().protocol == "found"], orders()
     body = []
-    for name, own in found.groupby("name"):
+    for name, own in found[~found.name.isin(ALIKE)].groupby("name"):
         ends = [seeds(own[own.steps == steps], "found") for steps in (600, 9_600)]
         ordered = order[order.name == name]
         by_steps = [seeds(ordered[ordered.steps == steps], "order") for steps in BUDGETS]
@@ -96,14 +97,17 @@ def share_lost(own: pd.DataFrame) -> np.ndarray:
 def knock_outs() -> str:
     """Order as it is and with keys hidden, where there is order to lose."""
     body = []
-    for (name, length, steps), own in knocked_out().groupby(["name", "length", "steps"]):
+    rows = knocked_out()
+    own_or_far = (rows.extension == "none") | (rows.length == FAR)
+    for (name, length, steps), own in rows[own_or_far].groupby(["name", "length", "steps"]):
         parts = own.groupby("hidden", sort=False)
         hidden = [short(seeds(one, "order")) for _, one in parts]
         if seeds(own[own.hidden == NOTHING], "order").mean() > 0.6:
             cells = [f"{name}, {length} tokens", f"{steps:,}", *hidden]
             body.append([*cells, short(share_lost(own)), str(own.seed.nunique())])
-    hidden = knocked_out().hidden.unique()
-    return markdown(["hidden:", "steps", *hidden, "share lost to the older one", "seeds"], body)
+    return markdown(
+        ["hidden:", "steps", *rows.hidden.unique(), "share lost to the older one", "seeds"], body
+    )
 
 
 TABLES = {"budget": by_budget, "flips": that_flip, "knockout": knock_outs}
