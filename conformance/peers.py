@@ -8,7 +8,6 @@ it needs no more than its own imports.
 
 import importlib
 import importlib.metadata
-import math
 import sys
 from importlib.machinery import PathFinder
 from types import ModuleType, SimpleNamespace
@@ -16,8 +15,6 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 
 from conformance import checking, mistakes
-
-FAST = np.array([1.0, 0.0], np.float32)  # of a pair: its rotation is (cos, sin)
 
 
 def alone(name: str) -> ModuleType:
@@ -38,7 +35,7 @@ def alone(name: str) -> ModuleType:
 
 def measured(rotate, head_dim):
     """Frequencies and factor of a rotation of [1, 2, 1, K] at positions 0 and 1, layout half."""
-    x = np.repeat(FAST, head_dim // 2).reshape(1, 1, 1, head_dim).repeat(2, axis=1)
+    x = np.repeat(np.float32([1, 0]), head_dim // 2).reshape(1, 1, 1, -1).repeat(2, axis=1)
     out = np.asarray(rotate(x), np.float64)[0, 1, 0]
     cos, sin = np.split(out, 2)
     return np.arctan2(sin, cos), np.hypot(cos, sin)[0]
@@ -50,20 +47,26 @@ def transformers():
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
     from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
-    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
     from transformers.models.ministral3.modeling_ministral3 import get_llama_4_attn_scale
     from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
     from transformers.models.t5.modeling_t5 import T5Attention
 
-    def scaled(kind, head_dim, base, length, read=None, **parameters):
-        config = LlamaConfig(
+    def config_of(head_dim, base, length, **parameters):
+        return LlamaConfig(
             hidden_size=head_dim,
             num_attention_heads=1,
-            head_dim=head_dim,
             max_position_embeddings=length,
-            rope_parameters={"rope_type": kind, "rope_theta": base, **parameters},
+            rope_parameters={"rope_theta": base, **parameters},
         )
+
+    def scaled(kind, head_dim, base, length, read=None, **parameters):
+        config = config_of(head_dim, base, length, rope_type=kind, **parameters)
         return ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=read)
+
+    def extended(kind, head_dim, base, train_length, scale, **parameters):
+        parameters |= {"factor": scale, "original_max_position_embeddings": train_length}
+        return scaled(kind, head_dim, base, int(train_length * scale), **parameters)
 
     def pi(head_dim, base, scale):
         return scaled("linear", head_dim, base, 64, factor=scale)
@@ -72,43 +75,18 @@ def transformers():
         return scaled("dynamic", head_dim, base, train_length, length, factor=1.0)
 
     def yarn(head_dim, base, train_length, scale, beta_fast, beta_slow, truncate, attention_factor):
-        return scaled(
-            "yarn",
-            head_dim,
-            base,
-            int(train_length * scale),
-            factor=scale,
-            beta_fast=beta_fast,
-            beta_slow=beta_slow,
-            truncate=truncate,
-            attention_factor=attention_factor,
-            original_max_position_embeddings=train_length,
-        )
+        options = {"beta_fast": beta_fast, "beta_slow": beta_slow, "truncate": truncate}
+        options["attention_factor"] = attention_factor
+        return extended("yarn", head_dim, base, train_length, scale, **options)
 
     def llama3(head_dim, base, train_length, scale, low, high):
-        return scaled(
-            "llama3",
-            head_dim,
-            base,
-            int(train_length * scale),
-            factor=scale,
-            low_freq_factor=low,
-            high_freq_factor=high,
-            original_max_position_embeddings=train_length,
-        )
+        options = {"low_freq_factor": low, "high_freq_factor": high}
+        return extended("llama3", head_dim, base, train_length, scale, **options)
 
     def longrope(head_dim, base, train_length, scale, lambdas, attention_factor):
-        return scaled(
-            "longrope",
-            head_dim,
-            base,
-            int(train_length * scale),
-            factor=scale,
-            short_factor=lambdas.tolist(),
-            long_factor=lambdas.tolist(),
-            attention_factor=attention_factor,
-            original_max_position_embeddings=train_length,
-        )
+        options = dict.fromkeys(("short_factor", "long_factor"), lambdas.tolist())
+        options["attention_factor"] = attention_factor
+        return extended("longrope", head_dim, base, train_length, scale, **options)
 
     def drop(head_dim, base, train_length, keep):
         if keep == "turned":
@@ -118,10 +96,10 @@ def transformers():
     def rope(x, positions, base, fraction, layout):
         if layout == "interleaved" or fraction < 1:
             raise NotImplementedError("whole heads in layout half")
-        theta = torch.tensor(base) ** -(torch.arange(0, x.shape[-1], 2).float() / x.shape[-1])
-        angle = torch.outer(torch.from_numpy(positions).float(), theta)
-        angle, x = torch.cat([angle, angle], -1)[None], torch.from_numpy(x).transpose(0, 1)[None]
-        return apply_rotary_pos_emb(x, x, angle.cos(), angle.sin())[0][0].transpose(0, 1)
+        rotary = LlamaRotaryEmbedding(config_of(x.shape[-1], base, 64, rope_type="default"))
+        x = torch.from_numpy(x).transpose(0, 1)[None]
+        turned = apply_rotary_pos_emb(x, x, *rotary(x, torch.from_numpy(positions)[None]))
+        return turned[0][0].transpose(0, 1)
 
     def t5_bucket(distance, num_buckets, max_distance):
         return T5Attention._relative_position_bucket(
@@ -426,23 +404,22 @@ PEERS = {
 
 
 def rows(library: str):
-    """Yield a line of the table for each subject that a library has."""
+    """Yield a row for each subject that a library has: cases passed, worst error, differences."""
     version = importlib.metadata.version(library)
     for label, function in PEERS[library]().items():
         subject = checking.load(label.partition(" ")[0])
         results = [r for r in checking.check(subject, function) if not r.skipped]
         failed = [result for result in results if not result.passes]
-        worst = max(result.error for result in results)
-        unseen = set(subject.cases[0].outputs) - set(results[0].got)
-        notes = [f"without {name}" for name in sorted(unseen)]
-        notes += (
-            [r.failure or r.case.name for r in failed][:1] + mistakes.explain(subject.name, failed)
-            if failed
-            else []
-        )
         passed = f"{len(results) - len(failed)} of {len(results)}"
-        verdict = "" if failed and math.isinf(worst) else f"{worst:.0e}"
-        yield f"| {library} {version} | {label} | {passed} | {verdict} | {'; '.join(notes)} |"
+        worst = max(result.error for result in results)
+        notes = [
+            f"{name} not returned"
+            for name in subject.cases[0].outputs
+            if name not in results[0].got
+        ]
+        notes += [r.failure or r.case.name for r in failed][:1]
+        notes += mistakes.explain(subject.name, failed) if failed else []
+        yield f"| {library} {version} | {label} | {passed} | {worst:.0e} | {'; '.join(notes)} |"
 
 
 if __name__ == "__main__":
