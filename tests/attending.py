@@ -1,12 +1,10 @@
 """Queries, keys and values, and attention over them: compiled, and in float64."""
 
 import functools
-import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from running import ROOT
 from sizes import DIMS
 
 from posenc_jax.attention import attend, attention
@@ -16,11 +14,6 @@ B, H, K = 2, DIMS.heads, DIMS.head_dim
 
 # Eager attention compiles fifty programs; tests share those of this function.
 compiled = jax.jit(attend, static_argnames=("implementation", "window"))
-
-
-def golden(name):
-    """Return the numbers of a file of tests/golden."""
-    return json.loads((ROOT / "tests" / "golden" / f"{name}.json").read_text())
 
 
 def qkv(queries, keys=None, groups=H, dtype=jnp.float32):

@@ -1,31 +1,45 @@
-"""Weights of DeepSeek-V3's attention as transformers names them, and the same in our layout."""
+"""DeepSeek-V3's attention by the inputs of conformance/values/mla.json, in our layout."""
 
+import jax
 import numpy as np
 
+import models
 import posenc_jax
+from conformance.checking import load
+from models.transformer import LatentAttention
+from posenc_jax.positions import tokens_of_row
 
 L = 16
 SIZES = {"width": 8, "heads": 2, "head_dim": 12, "value_dim": 3, "latent_dim": 5, "rotary_dim": 8}
 DIMS = posenc_jax.Dims(heads=2, head_dim=12, width=8, train_length=L, rotary_dim=8)
-TOKENS, LAST = 40, 8  # of the golden row, and how many of its outputs are kept
 YARN = {"beta_fast": 2.0, "beta_slow": 0.05}
-CASES = {"default": "none", "yarn": f"yarn:4:{':'.join(f'{k}={v}' for k, v in YARN.items())}"}
+CASES = {case.name: case for case in load("mla").cases}
+NAMES = {  # ours: theirs, as transformers names them
+    "q_proj": "q_proj.weight",
+    "kv_a_proj": "kv_a_proj_with_mqa.weight",
+    "kv_a_norm": "kv_a_layernorm.weight",
+    "kv_b_proj": "kv_b_proj.weight",
+    "o_proj": "o_proj.weight",
+}
 
 
-def wave(*shape: int) -> np.ndarray:
-    """Numbers that every language computes alike."""
-    return np.cos(np.arange(np.prod(shape)) ** 1.5 + len(shape)).reshape(shape)
+def weights(inputs) -> dict[str, np.ndarray]:
+    """The weights of a case by the names of transformers."""
+    return {theirs: np.array(inputs[ours]) for ours, theirs in NAMES.items()}
 
 
-def weights(width, heads, head_dim, value_dim, latent_dim, rotary_dim) -> dict[str, np.ndarray]:
-    outputs = heads * (head_dim - rotary_dim + value_dim)
-    return {
-        "q_proj.weight": wave(heads * head_dim, width),
-        "kv_a_proj_with_mqa.weight": wave(latent_dim + rotary_dim, width),
-        "kv_a_layernorm.weight": 1 + wave(latent_dim) / 2,
-        "kv_b_proj.weight": wave(outputs, latent_dim),
-        "o_proj.weight": wave(width, heads * value_dim),
-    }
+def outputs(encoding, x, inputs):
+    """The outputs [T, D] of our attention for inputs x [T, D]."""
+    attention = LatentAttention(models.Config(**SIZES), jax.random.key(0))
+    fill(attention, converted(weights(inputs), SIZES["heads"], SIZES["rotary_dim"]))
+    row = tokens_of_row(encoding, 1, len(x))
+
+    @jax.jit
+    def output(attention, x, encoding):
+        phase = encoding.phase(row.position)
+        return attention(x, encoding, row, (1, *x.shape), phase, None, None)[0]
+
+    return np.asarray(output(attention, x, encoding))
 
 
 def converted(theirs, heads: int, rotary_dim: int) -> dict[str, np.ndarray]:

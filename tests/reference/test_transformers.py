@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from running import ROOT
 
 import models
 import posenc_jax
+from conformance import peers as conformance
 from posenc_jax.attention import attend
 from posenc_jax.schemes import t5
 
@@ -215,3 +217,9 @@ def test_t5_buckets(num_buckets, max_distance):
     differ = np.flatnonzero(np.asarray(ours) != expected.numpy())
     assert len(differ) <= 1
     assert all(np.asarray(ours)[differ] - expected.numpy()[differ] == 1)
+
+
+def test_transformers_passes_the_cases_that_the_page_says():
+    page = (ROOT / "conformance" / "README.md").read_text()
+    rows = [row.split(" | ")[:3] for row in conformance.rows("transformers")]
+    assert len(rows) > 10 and all(" | ".join(row) in page for row in rows), rows

@@ -1,4 +1,4 @@
-"""Extensions against golden numbers and float64 formulas, and what they change."""
+"""Extensions: options, what they change, and what they are made for."""
 
 import math
 import warnings
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import compiled, golden, mixed, qkv, scores_of, turned, visible
+from attending import compiled, mixed, qkv, scores_of, turned, visible
 from sizes import DIMS, L
 
 import posenc_jax
@@ -19,8 +19,6 @@ from posenc_jax.layers import stack
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = golden("rope")
-NAMES = {"linear": "pi", "dynamic": "dynamic_ntk"}
 KEY = jax.random.key(0)
 # Required options beside the scale, for 4 rotary pairs.
 OPTIONS = {
@@ -44,68 +42,6 @@ def extend(name, encoding, scale, **options):
 
 def close(value, expected, rtol=1e-6):
     np.testing.assert_allclose(np.asarray(value, np.float64), expected, rtol=rtol)
-
-
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda c: f"{c['kind']}-{c['scale']}")
-def test_rotary_extensions_match_golden_frequencies(case):
-    dims = Dims(4, case["head_dim"], 4 * case["head_dim"], case["train_length"])
-    rope = build(dims=dims, base=case["base"])
-    options = {k: case[k] for k in ("truncate", "beta_fast", "beta_slow") if k in case}
-    if case["kind"] == "llama3":
-        options = {"low": case["low_freq_factor"], "high": case["high_freq_factor"]}
-    scale = case["scale"]
-    if case["kind"] == "dynamic":
-        scale = case["eval_length"] / case["train_length"]
-    extended = extend(NAMES.get(case["kind"], case["kind"]), rope, scale, **options)
-    close(extended.inv_freq, case["inv_freq"])
-    close(extended.gain, case["attention_factor"])
-
-
-@pytest.mark.parametrize("case", golden("field")["radix"], ids=lambda c: str(c["scale"]))
-def test_the_radix_ramp_matches_golden_frequencies(case):
-    rope = build(dims=Dims(1, case["head_dim"], 32, case["train_length"]), base=case["base"])
-    for name in ("yarn", "dynamic_yarn"):
-        extended = extend(name, rope, case["scale"], ramp="radix")
-        close(extended.inv_freq, case["inv_freq"])
-        close(extended.gain, case["gain"])
-
-
-def yarn_frequencies(theta, rotary, base, length, s, fast=32.0, slow=1.0, truncate=True):
-    def dim(n):
-        return rotary * math.log(length / (2 * math.pi * n)) / (2 * math.log(base))
-
-    low, high = dim(fast), dim(slow)
-    if truncate:
-        low, high = math.floor(low), math.ceil(high)
-    low, high = min(max(low, 0), rotary - 1), min(max(high, 0), rotary - 1)
-    high += 0.001 if low == high else 0
-    out = []
-    for i, t in enumerate(theta):
-        ramp = min(max((i - low) / (high - low), 0), 1)
-        out.append((t / s) * ramp + t * (1 - ramp))
-    return out
-
-
-@pytest.mark.parametrize("fraction", [1.0, 0.5])
-@pytest.mark.parametrize("base", [10_000.0, 500_000.0])
-@pytest.mark.parametrize("length", [64, 4096])
-@pytest.mark.parametrize("options", [{}, {"truncate": False}, {"beta_fast": 8, "beta_slow": 2}])
-def test_yarn_follows_its_formula(fraction, base, length, options):
-    rope = build(dims=Dims(2, 64, 128, length), base=base, fraction=fraction)
-    rotary = int(64 * fraction)
-    theta = [base ** (-2 * i / rotary) for i in range(rotary // 2)]
-    expected = yarn_frequencies(
-        theta,
-        rotary,
-        base,
-        length,
-        8.0,
-        options.get("beta_fast", 32),
-        options.get("beta_slow", 1),
-        options.get("truncate", True),
-    )
-    close(extend("yarn", rope, 8.0, **options).inv_freq, expected)
-    close(extend("ntk_by_parts", rope, 8.0, **options).inv_freq, expected)
 
 
 def test_yarn_scales_the_logits_by_its_squared_factor():
@@ -148,18 +84,6 @@ def test_the_factor_of_yarn_may_follow_the_query_or_the_row(text, scale):
     np.testing.assert_allclose(compiled(q, k, v, extended), expected, atol=2e-5)
 
 
-def test_the_ramp_over_rotations_follows_the_paper():
-    length, rotary, s = 2048, 64, 8.0
-    rope = build(dims=Dims(2, rotary, 128, length))
-    theta = 10_000.0 ** (-np.arange(0, rotary, 2) / rotary)
-    turns = length * theta / (2 * np.pi)
-    kept = np.clip((turns - 1) / (32 - 1), 0, 1)
-    extended = extend("yarn", rope, s, ramp="rotations").inv_freq
-    close(extended, (1 - kept) * theta / s + kept * theta)
-    ratio = extended / extend("yarn", rope, s).inv_freq
-    assert 1.5 < max(ratio.max(), (1 / ratio).max()) < 3  # the two ramps differ
-
-
 def test_a_collapsed_ramp_warns():
     rope = build(dims=Dims(1, 8, 8, 5))  # no pair turns even once
     with pytest.warns(UserWarning, match="ramp collapses: with L = 5 and 8 rotary dims"):
@@ -190,31 +114,9 @@ def test_pi_compresses_positions():
         np.testing.assert_allclose(extended.k_sin, compressed.k_sin, atol=3e-6)
 
 
-def test_llama3_follows_its_formula():
-    rope = build(dims=Dims(1, 128, 128, 8192), base=500_000.0)
-    expected = []
-    for theta in 500_000.0 ** (-np.arange(0, 128, 2) / 128):
-        wavelength = 2 * math.pi / theta
-        if wavelength > 8192 / 2:
-            expected.append(theta / 16)
-        elif wavelength < 8192 / 6:
-            expected.append(theta)
-        else:
-            x = (8192 / wavelength - 2) / (6 - 2)
-            expected.append(theta * ((1 - x) / 16 + x))
-    close(extend("llama3", rope, 16.0, low=2.0, high=6.0).inv_freq, expected)
-
-
 def test_abf_changes_the_base():
     expected = build(base=500_000.0).inv_freq
     np.testing.assert_array_equal(extend("abf", build(), 1.0, base=500_000.0).inv_freq, expected)
-
-
-def test_longrope_divides_each_pair_by_its_own_factor():
-    lambdas = [1.0, 1.25, 3.0, 8.0]
-    extended = extend("longrope", build(), 4.0, lambdas=lambdas)
-    close(extended.inv_freq, np.asarray(build().inv_freq) / lambdas)
-    close(extended.gain, math.sqrt(1 + math.log(4) / math.log(L)))
 
 
 @pytest.mark.parametrize("name", schemes.names())

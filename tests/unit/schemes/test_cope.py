@@ -1,4 +1,4 @@
-"""CoPE: golden positions and biases, visible keys, gradients in blocks and memory."""
+"""CoPE: the definition, visible keys, gradients in blocks and memory."""
 
 import sys
 
@@ -6,16 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, compiled, documents, golden, qkv, visible
+from attending import B, H, K, compiled, documents, qkv, visible
 from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax.attention import attend
-from posenc_jax.schemes import cope
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = golden("content")["cope"]
 P = 6
 
 
@@ -39,20 +37,6 @@ def by_hand(q, k, v, encoding, seen):  # seen [Q, S]
         weights = np.exp(logits - logits.max(initial=0))
         out[b, i, h] = weights / weights.sum() @ v[b, keys, h]
     return out
-
-
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["scores"])))
-def test_positions_biases_and_weights_match_golden_values(case):
-    """Where q . e[p] = p, the bias is the position."""
-    scores, q_dot_e = np.float32(case["scores"]), np.float32(case["q_dot_e"])
-    seen = np.tri(len(scores), dtype=bool)
-    line = np.broadcast_to(np.arange(q_dot_e.shape[-1], dtype=np.float32), q_dot_e.shape)
-    both = jax.jit(cope.bias)(np.stack([scores] * 2)[:, None], np.stack([line, q_dot_e])[:, None])
-    positions, bias = np.where(seen, both[:, 0], 0)
-    np.testing.assert_allclose(positions, case["positions"], atol=2e-6)
-    np.testing.assert_allclose(bias, case["bias"], atol=1e-6)
-    weights = jax.nn.softmax(np.where(seen, scores + bias, -np.inf))
-    np.testing.assert_allclose(weights, case["weights_undivided"], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import golden
 from sizes import DIMS, L
 
 import posenc_jax
@@ -17,8 +16,6 @@ from posenc_jax.schemes import rope as module
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = golden("content")
-FIELD = golden("field")
 LAYERS = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=3)
 ALPHA = jnp.array([0.3, -0.2, 0.1, 0.7])
 SCALES = {
@@ -41,31 +38,6 @@ def attended(encoding, length=5 * L):
     shape = (1, length, DIMS.heads, DIMS.head_dim)
     q, k, v = (jnp.asarray(rng.normal(size=shape), jnp.float32) for _ in range(3))
     return jax.jit(attend)(q, k, v, encoding)
-
-
-@pytest.mark.parametrize("rule", ["proportional", "turned"])
-def test_kept_pairs_match_golden_frequencies(rule):
-    for case in GOLDEN[rule]:
-        size = case["head_dim"]
-        dims = Dims(1, size, size, case.get("train_length", 64))
-        rope = build(dims, base=case["base"], keep=case.get("keep", "turned"))
-        np.testing.assert_allclose(rope.inv_freq, case["inv_freq"], rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("how", ["plain", "blockwise"])
-@pytest.mark.parametrize(("name", "case"), [(name, n) for name in ("pope", "rope") for n in (0, 1)])
-def test_outputs_match_golden_values(name, case, how):
-    given = FIELD[{"rope": "imaginary"}.get(name, name)][case]
-    options = {} if name == "pope" else {"imaginary": True}
-    q, k, v = (jnp.asarray(given[each], jnp.float32)[None] for each in "qkv")
-    heads, size = q.shape[2:]
-    encoding = posenc_jax.build(
-        name, Dims(heads, size, heads * size, L), base=given["base"], **options
-    )
-    if "bias" in given:
-        encoding = encoding.replace(shift=jnp.asarray(given["bias"], jnp.float32))
-    out = attend(q, k, v, encoding, implementation=how)
-    np.testing.assert_allclose(out[0], given["out"], atol=1e-6)
 
 
 def test_imaginary_scores_are_those_of_a_turned_query():

@@ -1,0 +1,169 @@
+"""Call a function with the inputs of a subject's cases and compare what it returns."""
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VALUES = Path(__file__).parent / "values"
+
+
+class Misuse(Exception):
+    """The function cannot be called as a subject's function is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    inputs: dict[str, Any]  # options at their defaults included
+    outputs: dict[str, np.ndarray]  # NaN: not compared
+    rtol: float
+    atol: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    name: str
+    about: str
+    call: str
+    defaults: dict[str, Any]
+    cases: list[Case]
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A case with the outputs of a function; error and excess are the largest of all numbers."""
+
+    case: Case
+    got: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    error: float = 0.0
+    excess: float = 0.0  # the error over its tolerance: above 1 the case fails
+    wrong: tuple[str, ...] = ()  # outputs that fail
+    skipped: str = ""  # why the case was not called
+    failure: str = ""  # what was raised, or which shape is wrong
+
+    @property
+    def passes(self) -> bool:
+        return not self.failure and not self.wrong
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in VALUES.glob("*.json"))
+
+
+def load(name: str) -> Subject:
+    contents = json.loads((VALUES / f"{name}.json").read_text(encoding="utf-8"))
+    defaults = contents["defaults"]
+    cases = [
+        Case(
+            case["name"],
+            defaults | case["inputs"],
+            {key: np.array(value, np.float64) for key, value in case["outputs"].items()},
+            **contents["tolerance"] | case.get("tolerance", {}),
+        )
+        for case in contents["cases"]
+    ]
+    return Subject(name, contents["about"], contents["call"], defaults, cases)
+
+
+def check(subject: Subject, function: Callable) -> list[Result]:
+    """Run all cases; one is skipped where the function lacks an option that it sets, or raises
+    NotImplementedError."""
+    taken = _parameters(function, subject)
+    return [_result(subject, case, function, taken) for case in subject.cases]
+
+
+def _parameters(function: Callable, subject: Subject) -> set[str] | None:
+    """Return the names of the arguments that a function takes, or None if it takes any."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of C
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    taken = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    given = set(subject.cases[0].inputs)
+    required = {
+        p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL
+    }
+    unknown, lacking = required - given, given - taken - set(subject.defaults)
+    if unknown or lacking:
+        which = "takes" if unknown else "lacks"
+        listed = ", ".join(sorted(unknown or lacking))
+        raise Misuse(f"the function {which} {listed}; it is called by names, as {subject.call}")
+    return taken
+
+
+def _result(subject: Subject, case: Case, function: Callable, taken: set[str] | None) -> Result:
+    given = case.inputs if taken is None else {n: v for n, v in case.inputs.items() if n in taken}
+    for name, value in case.inputs.items():
+        if name not in given and value != subject.defaults[name]:
+            return Result(case, skipped=f"no argument {name!r}")
+    try:
+        returned = function(**{name: argument(value) for name, value in given.items()})
+        got = _outputs(returned, case.outputs)
+    except Misuse:
+        raise
+    except NotImplementedError as error:
+        return Result(case, skipped=str(error))
+    except Exception as error:
+        return Result(case, failure=f"raised {type(error).__name__}: {error}", excess=np.inf)
+    return compared(case, got)
+
+
+def argument(value):
+    """Lists become arrays: float32, or int64 of whole numbers."""
+    if not isinstance(value, list):
+        return value
+    array = np.array(value)
+    return array if array.dtype.kind == "i" else array.astype(np.float32)
+
+
+def _outputs(returned: Any, expected: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Name what a function returned: a dict, a tuple of all outputs, or the first output alone."""
+    if not isinstance(returned, dict):
+        values = returned if isinstance(returned, tuple) else (returned,)
+        returned = dict(zip(expected, values, strict=False))
+    if not returned or not set(returned) <= set(expected):
+        raise Misuse(f"the function returns {', '.join(returned)}, not {', '.join(expected)}")
+    return {name: _array(value) for name, value in returned.items()}
+
+
+def _array(value) -> np.ndarray:
+    """Convert a list, or an array of NumPy, JAX or torch, to float64."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().double().numpy()
+    return np.asarray(value).astype(np.float64)
+
+
+def compared(case: Case, got: dict[str, np.ndarray]) -> Result:
+    """Compare outputs; axes of size 1 do not count."""
+    error = excess = 0.0
+    wrong = []
+    for name, values in got.items():
+        expected = case.outputs[name]
+        if np.squeeze(values).shape != np.squeeze(expected).shape:
+            shapes = f"{values.shape}, expected {expected.shape}"
+            return Result(case, got, np.inf, np.inf, (name,), failure=f"{name} has shape {shapes}")
+        values = values.reshape(expected.shape)
+        seen = ~np.isnan(expected)
+        off = np.abs(np.where(seen, values - expected, 0))
+        off = np.where(np.isnan(off), np.inf, off)
+        allowed = np.where(seen, case.atol + case.rtol * np.abs(expected), 1)
+        over = off / np.maximum(allowed, 1e-30)
+        error, excess = max(error, off.max()), max(excess, over.max())
+        if over.max() > 1:
+            wrong.append(name)
+    return Result(case, got, float(error), float(excess), tuple(wrong))
+
+
+def worst_place(result: Result, output: str) -> tuple[int, ...]:
+    """Return the index of the largest error of an output."""
+    expected = result.case.outputs[output]
+    off = np.abs(result.got[output].reshape(expected.shape) - expected)
+    off = np.where(np.isnan(expected), -1, np.where(np.isnan(off), np.inf, off))
+    return np.unravel_index(int(np.argmax(off)), off.shape)

@@ -1,0 +1,406 @@
+"""What is probably wrong with a function: a known mistake that gives the same numbers."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from conformance.checking import Result, argument, compared
+from conformance.reference import attention, bias, content, distances, scales
+from conformance.reference import frequencies as freq
+from conformance.reference import rotation as turn
+
+
+def explain(subject: str, failed: list[Result]) -> list[str]:
+    """Return a sentence for each wrong output that a known mistake explains in most cases."""
+    sentences = []
+    for output in failed[0].case.outputs:
+        results = [result for result in failed if output in result.wrong and not result.failure]
+        best, most = "", 0
+        for sentence, mistaken in _known(subject, output):
+            explained = sum(_gives(result, output, mistaken) for result in results)
+            if explained > most:
+                best, most = sentence, explained
+            if most == len(results):
+                break
+        if 2 * most > len(results):
+            share = "" if most == len(results) else f" (explains {most} of {len(results)} cases)"
+            sentences.append(f"{output}: {best}{share}")
+    return sentences
+
+
+def _gives(result: Result, output: str, mistaken: Callable[[Result], np.ndarray]) -> bool:
+    expected = result.case.outputs[output]
+    with np.errstate(all="ignore"):
+        values = np.asarray(mistaken(result), np.float64)
+    if values.shape != expected.shape:
+        return False
+    values = np.where(np.isnan(expected), np.nan, np.nan_to_num(values))
+    case = dataclasses.replace(result.case, outputs={output: values})
+    return compared(case, {output: result.got[output]}).passes
+
+
+def _known(subject: str, output: str) -> Iterator[tuple[str, Callable[[Result], np.ndarray]]]:
+    for sentence, function in BY_OUTPUT.get((subject, output), {}).items():
+        yield sentence, _called(function)
+    if output == "inv_freq" and subject in ("yarn", "ntk_by_parts"):
+        for count in (1, 2, 3):
+            for chosen in itertools.combinations(RAMP, count):
+                sentence = "; and ".join(RAMP[name] for name in chosen)
+                yield sentence, _called(lambda chosen=chosen, **inputs: ramped(chosen, **inputs))
+    yield "the sign is reversed", lambda result: -result.case.outputs[output]
+    yield (
+        "the last axis is in the reverse order",
+        (lambda result: result.case.outputs[output][..., ::-1]),
+    )
+    yield "all numbers have the same wrong factor", lambda result: _scaled(result, output)
+    yield (
+        "numbers have bfloat16's precision: compute in float32",
+        (lambda result: _close(result, output)),
+    )
+
+
+def _called(function: Callable) -> Callable[[Result], np.ndarray]:
+    return lambda result: function(
+        **{name: argument(value) for name, value in result.case.inputs.items()}
+    )
+
+
+def _scaled(result: Result, output: str) -> np.ndarray:
+    """The expected numbers times the factor that fits those got best."""
+    expected = result.case.outputs[output]
+    got, seen = result.got[output].reshape(expected.shape), ~np.isnan(expected)
+    return expected * np.sum(got[seen] * expected[seen]) / np.sum(expected[seen] ** 2)
+
+
+def _close(result: Result, output: str) -> np.ndarray:
+    """The numbers got, where they are within bfloat16's rounding, else the expected ones."""
+    expected = result.case.outputs[output]
+    got = result.got[output].reshape(expected.shape)
+    return np.where(np.abs(got - expected) <= 2.0**-8 * np.abs(expected), got, expected)
+
+
+# YaRN's ramp: up to three of these are found together
+
+RAMP = {
+    "reversed": "the ramp is reversed: fast pairs are divided by s and slow ones kept",
+    "no rounding": "the ends of the ramp are not rounded outwards (truncate=True)",
+    "rounding": "the ends of the ramp are rounded where truncate=False",
+    "half": "the ends of the ramp are computed from half of the rotary dims",
+    "entries": "the ramp runs over entries 0, 2, 4, ... in place of pairs 0, 1, 2, ...",
+    "clamped": "the end of the ramp is clamped to R/2 - 1 in place of R - 1",
+    "twice": "all frequencies are divided by s once more, as where positions are scaled too",
+    "extended": "L is the extended length s L",
+    "radians": "2 pi is missing in the number of turns",
+    "base": "the ends of the ramp are those of the base 10,000 whatever the base",
+    "turns": "the ramp runs over turns, as in the paper's text (ramp='rotations')",
+    "wavelengths": "the ramp runs over wavelengths",
+    "all": "all pairs are divided by s, as in pi",
+    "none": "no pair is divided",
+}
+
+
+def ramped(
+    chosen, *, head_dim, base, train_length, scale, beta_fast, beta_slow, truncate, ramp, **_
+):
+    """YaRN's frequencies with the chosen mistakes, for ramp='dims'."""
+    if ramp != "dims":
+        return np.nan
+    pair, theta = np.arange(head_dim // 2), freq.abf(head_dim, base)
+    length = train_length * scale if "extended" in chosen else train_length
+    turns = length * theta / (2 * math.pi)
+    rotary = head_dim // 2 if "half" in chosen else head_dim
+    log_base = math.log(10_000 if "base" in chosen else base)
+    low, high = (
+        rotary * math.log(length / n / (1 if "radians" in chosen else 2 * math.pi)) / (2 * log_base)
+        for n in (beta_fast, beta_slow)
+    )
+    if "rounding" in chosen or (truncate and "no rounding" not in chosen):
+        low, high = math.floor(low), math.ceil(high)
+    low = max(low, 0)
+    high = min(high, (head_dim // 2 if "clamped" in chosen else head_dim) - 1)
+    high += 0.001 if low == high else 0
+    slowness = np.clip(((2 if "entries" in chosen else 1) * pair - low) / (high - low), 0, 1)
+    if "turns" in chosen:
+        slowness = 1 - np.clip((turns - beta_slow) / (beta_fast - beta_slow), 0, 1)
+    if "wavelengths" in chosen:
+        slowness = np.clip((1 / turns - 1 / beta_fast) / (1 / beta_slow - 1 / beta_fast), 0, 1)
+    if "all" in chosen or "none" in chosen:
+        slowness = np.full(len(pair), float("all" in chosen))
+    if "reversed" in chosen:
+        slowness = 1 - slowness
+    return theta * (1 - slowness + slowness / scale) / (scale if "twice" in chosen else 1)
+
+
+# The others: by subject and output, functions of the subject's arguments
+
+
+def _with(function: Callable, **changes) -> Callable:
+    """The function with changed arguments: constants, or functions of all arguments."""
+
+    def changed(**inputs):
+        new = {name: value(inputs) if callable(value) else value for name, value in changes.items()}
+        returned = function(**inputs | new)
+        return returned["inv_freq"] if isinstance(returned, dict) else returned
+
+    return changed
+
+
+def _then(function: Callable, change: Callable) -> Callable:
+    """The function with its output changed, given all arguments."""
+    return lambda **inputs: change(function(**inputs), inputs)
+
+
+def _log_factor(factor: Callable[[float], float]) -> Callable:
+    return lambda scale, **_: factor(math.log(scale))
+
+
+def _per_head(heads: int) -> np.ndarray:  # sandwich
+    return 8 * np.arange(1, heads + 1)[:, None] / heads
+
+
+def _halves(embedding, _):
+    return np.concatenate([embedding[:, 0::2], embedding[:, 1::2]], axis=1)
+
+
+def _tensor2tensor(positions, width):
+    pairs = width // 2
+    angle = np.multiply.outer(positions, 1e4 ** (-np.arange(pairs) / max(pairs - 1, 1)))
+    return np.concatenate([np.sin(angle), np.cos(angle), np.zeros_like(angle)], axis=1)[:, :width]
+
+
+def _bucket_past_edges(distance, num_buckets, max_distance):
+    """A distance that is an edge in whole numbers falls into the bucket below."""
+    half = num_buckets // 2
+
+    def is_edge(d):
+        return any(d**half * half**j == max_distance**j * half**half for j in range(1, half))
+
+    buckets = bias.t5_bucket(distance, num_buckets, max_distance)
+    return buckets - [is_edge(int(d)) for d in distance]
+
+
+def _self_extend(remapped: Callable) -> Callable:
+    return lambda length, window, group, **_: distances._table(
+        length, lambda i, j: i - j if i - j < window else remapped(i, j, window, group)
+    )
+
+
+def _pope(factor=1.0, bias=lambda inputs: inputs["bias"]):
+    """Logits have a wrong factor: so have lengths of queries, softplus(q), where q is large."""
+    return _with(
+        attention.pope,
+        q=lambda inputs: np.log(np.expm1(factor * np.log1p(np.exp(np.float64(inputs["q"]))))),
+        bias=bias,
+    )
+
+
+BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
+    ("yarn", "attention_factor"): {
+        "the attention factor is missing": _log_factor(lambda log: 1.0),
+        "it is squared, as logits should be; it multiplies cos and sin": _log_factor(
+            lambda log: (0.1 * log + 1) ** 2
+        ),
+        "it is the square root, sqrt(0.1 ln s + 1)": _log_factor(
+            lambda log: (0.1 * log + 1) ** 0.5
+        ),
+        "it is the inverse": _log_factor(lambda log: 1 / (0.1 * log + 1)),
+        "1 is not added to 0.1 ln s": _log_factor(lambda log: 0.1 * log),
+        "the logarithm has base 10": _log_factor(lambda log: 0.1 * log / math.log(10) + 1),
+        "the logarithm has base 2": _log_factor(lambda log: 0.1 * log / math.log(2) + 1),
+    },
+    ("pi", "inv_freq"): {
+        "frequencies are multiplied by s": _with(freq.pi, scale=lambda x: 1 / x["scale"]),
+        "frequencies are not divided": _with(freq.pi, scale=1),
+    },
+    ("ntk", "inv_freq"): {
+        "the base becomes base s, without the exponent R/(R-2)": lambda head_dim, base, scale: (
+            freq.abf(head_dim, base * scale)
+        ),
+        "all frequencies are divided by s, as in pi": freq.pi,
+    },
+    ("dynamic_ntk", "inv_freq"): {
+        "s falls below 1 where the length is below L": lambda length, train_length, **x: freq.ntk(
+            scale=length / train_length, **x
+        ),
+        "s is a power of two, as in stepped_ntk": freq.stepped_ntk,
+        "the base does not change": _with(freq.dynamic_ntk, length=1),
+    },
+    ("llama3", "inv_freq"): {
+        "`low` and `high` are swapped, or there is no ramp between them": _with(
+            freq.llama3, low=lambda x: x["high"], high=lambda x: x["low"]
+        ),
+        "L is the extended length s L": _with(
+            freq.llama3, train_length=lambda x: x["train_length"] * x["scale"]
+        ),
+        "all frequencies are divided by s, as in pi": lambda head_dim, base, scale, **_: freq.pi(
+            head_dim, base, scale
+        ),
+    },
+    ("longrope", "attention_factor"): {
+        "the attention factor is missing": lambda **_: 1.0,
+        "it is squared, as logits should be; it multiplies cos and sin": lambda **x: (
+            freq.longrope(**x)["attention_factor"] ** 2
+        ),
+        "it is YaRN's, 0.1 ln s + 1": _log_factor(lambda log: 0.1 * log + 1),
+    },
+    ("longrope", "inv_freq"): {
+        "frequencies are multiplied by lambda": _with(
+            freq.longrope, lambdas=lambda x: 1 / x["lambdas"]
+        ),
+        "frequencies are divided by s too": _with(
+            freq.longrope, lambdas=lambda x: x["scale"] * x["lambdas"]
+        ),
+    },
+    ("drop", "inv_freq"): {
+        "the fast pairs are dropped": lambda head_dim, base, **x: (
+            freq.abf(head_dim, base) * (freq.drop(head_dim, base, **x) == 0)
+        ),
+    },
+    ("rope", "rotated"): {
+        "pairs are those of the other layout": _with(
+            turn.rope,
+            layout=lambda x: "half" if x["layout"] == "interleaved" else "interleaved",
+        ),
+        "it turns the other way": _with(turn.rope, positions=lambda x: -x["positions"]),
+        "positions start at 1": _with(turn.rope, positions=lambda x: x["positions"] + 1),
+        "the whole head is rotated, whatever the fraction": _with(turn.rope, fraction=1.0),
+        "the base is 10,000, whatever the base": _with(turn.rope, base=10_000.0),
+    },
+    ("xpos", "logits"): {
+        "products are not divided by sqrt(K)": _then(
+            turn.xpos, lambda logits, x: logits * x["q"].shape[-1] ** 0.5
+        ),
+    },
+    ("sinusoidal", "embedding"): {
+        "all sines come first, then all cosines": _then(turn.sinusoidal, _halves),
+        "all sines come first, then all cosines, over D/2 - 1 (tensor2tensor)": _tensor2tensor,
+        "sines and cosines are swapped": _then(
+            turn.sinusoidal, lambda out, x: out[:, np.arange(x["width"] // 2 * 2) ^ 1]
+        ),
+    },
+    ("alibi_slopes", "slopes"): {
+        "they are 2^(-8i/H) where H is no power of two": lambda heads: (
+            2.0 ** (-8 * np.arange(1, heads + 1) / heads)
+        ),
+        "they are sorted": lambda heads: np.sort(bias.alibi_slopes(heads))[::-1],
+    },
+    ("alibi", "bias"): {
+        "it is slope k: rows differ by a constant, which the softmax cancels": _then(
+            bias.alibi,
+            lambda _, x: (
+                bias.alibi_slopes(x["heads"])[:, None, None]
+                * np.broadcast_to(np.arange(x["length"]), (1, x["length"], x["length"]))
+            ),
+        ),
+    },
+    ("t5_bucket", "bucket"): {
+        "they are those of an encoder (both directions)": _with(
+            bias.t5_bucket, num_buckets=lambda x: x["num_buckets"] // 2
+        ),
+        "the logarithm is rounded down at whole-number edges": _bucket_past_edges,
+    },
+    ("kerple_log", "bias"): {
+        "r1 and r2 are swapped": _with(bias.kerple_log, r1=lambda x: x["r2"], r2=lambda x: x["r1"]),
+    },
+    ("kerple_power", "bias"): {
+        "r1 and p are swapped": _with(bias.kerple_power, r1=lambda x: x["p"], p=lambda x: x["r1"]),
+    },
+    ("sandwich", "bias"): {
+        "dbar / 2 is not subtracted": _then(
+            bias.sandwich, lambda out, x: out + x["dbar"] / 2 / _per_head(x["heads"])
+        ),
+        "it is not divided by 8h/H": _then(
+            bias.sandwich, lambda out, x: out * _per_head(x["heads"])
+        ),
+    },
+    ("fire", "bias"): {
+        "the normaliser has no threshold": _with(bias.fire, threshold=1e-6),
+    },
+    ("fox", "bias"): {
+        "the sum includes the gate of the key": _then(
+            content.fox, lambda out, x: out + np.log(content._sigmoid(x["gate_logits"]))
+        ),
+        "the sum excludes the gate of the query": _then(
+            content.fox,
+            lambda out, x: (
+                out
+                - np.tril(
+                    np.log(content._sigmoid(x["gate_logits"]))[:, None] * np.ones(len(out)), -1
+                )
+            ),
+        ),
+    },
+    ("stick_breaking", "weights"): {
+        "a query attends to itself (attend_current)": _with(
+            content.stick_breaking, attend_current=True
+        ),
+        "a query does not attend to itself": _with(content.stick_breaking, attend_current=False),
+    },
+    ("sink", "weights"): {"the sink is missing": _with(content.sink, sink=-np.inf)},
+    ("dape", "logits"): {
+        "scores and biases enter the MLP in the other order": _with(
+            content.dape, w1=lambda x: np.roll(x["w1"], len(x["w1"]) // 2, axis=0)
+        ),
+        "scores + bias is not added": _then(
+            content.dape, lambda out, x: out - x["scores"] - x["bias"]
+        ),
+    },
+    ("rerope", "distance"): {
+        "distances are clipped at w - 1": _with(distances.rerope, w=lambda x: x["w"] - 1),
+    },
+    ("self_extend", "distance"): {
+        "window / group is rounded as in the paper, or not as in its code: the other way": _with(
+            distances.self_extend, floor=lambda x: not x["floor"]
+        ),
+        "the shift window - window // group is missing": _self_extend(
+            lambda i, j, window, group: i // group - j // group
+        ),
+        "(i - j) // group takes the place of i // group - j // group": _self_extend(
+            lambda i, j, window, group: (i - j) // group + window - window // group
+        ),
+    },
+    ("dca", "distance"): {
+        "queries of older chunks are at c - 1, as in the paper; its code has c": _then(
+            lambda **x: distances.dca(**x)["distance"],
+            lambda out, x: (
+                out
+                - (
+                    np.subtract.outer(
+                        *2
+                        * [
+                            np.arange(len(out))
+                            // (x["train_length"] * 3 // 4 - x["train_length"] // 8)
+                        ]
+                    )
+                    > 1
+                )
+            ),
+        ),
+    },
+    ("window", "visible"): {
+        "the window does not count the query: it is one too wide": _with(
+            distances.window, size=lambda x: x["size"] + 1
+        ),
+        "the window is one too narrow": _with(distances.window, size=lambda x: x["size"] - 1),
+    },
+    ("logn", "scale"): {
+        "the query's own key is not counted: ln p in place of ln(p + 1)": _with(
+            scales.logn, positions=lambda x: np.maximum(x["positions"] - 1, 0)
+        ),
+        "the factor falls below 1": lambda positions, train_length: (
+            np.log(positions + 1) / math.log(train_length)
+        ),
+    },
+    ("ssmax", "scale"): {
+        "the query's own key is not counted: ln p in place of ln(p + 1)": _with(
+            scales.ssmax, positions=lambda x: np.maximum(x["positions"] - 1, 0)
+        ),
+    },
+    ("pope", "out"): {
+        "logits are divided by sqrt(2 K)": _pope(factor=0.5**0.5),
+        "the bias is missing": _pope(bias=lambda x: 0 * x["bias"]),
+    },
+}

@@ -1,0 +1,428 @@
+"""Our functions against the published values of conformance/, and the suite against mistakes."""
+
+import ast
+import functools
+import json
+import sys
+import warnings
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import latents
+import numpy as np
+import pytest
+from attending import call, compiled
+from running import ROOT, committed
+
+import posenc_jax
+from conformance import __main__ as program
+from conformance import checking, make, mistakes, reference
+from conformance.checking import check, load
+from posenc_jax import extensions, schemes
+from posenc_jax.attention import rotate
+from posenc_jax.encoding import Dims, Tokens
+
+KEY = jax.random.key(0)
+
+
+def build(name, heads=1, head_dim=2, train_length=64, **options):
+    return posenc_jax.build(
+        name, Dims(heads, head_dim, heads * head_dim, train_length), KEY, **options
+    )
+
+
+# Our functions, as the subjects are called
+
+
+def rotary(name):
+    def extended(head_dim, base, train_length=64, scale=1.0, length=0, fraction=1.0, **options):
+        rope = build(
+            "rope", 1, int(head_dim / fraction), train_length, base=base, fraction=fraction
+        )
+        if "_" in name and name != "ntk_by_parts":  # dynamic or stepped
+            scale = length / train_length
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a collapsed ramp
+            extended = posenc_jax.extend(name, rope, scale, **options)
+        return extended.inv_freq, extended.gain
+
+    return extended
+
+
+def abf(head_dim, base):
+    return posenc_jax.extend("abf", build("rope", 1, head_dim), 1.0, base=base).inv_freq
+
+
+def drop(head_dim, base, train_length, keep="turned", built=False):
+    options = {"keep": keep} if built else {}
+    rope = build("rope", 1, head_dim, train_length, base=base, **options)
+    return rope.inv_freq if built else posenc_jax.extend("drop", rope, 1.0, keep=keep).inv_freq
+
+
+def heads_first(x):  # [T, H, K] -> [1, H, T, K]
+    return jnp.swapaxes(jnp.asarray(x), 0, 1)[None]
+
+
+def rope(x, positions, base, fraction, layout):
+    _, heads, size = x.shape
+    phase = build("rope", heads, size, base=base, fraction=fraction, layout=layout).phase(positions)
+    return rotate(heads_first(x), phase.q_cos, phase.q_sin, layout)[0].swapaxes(0, 1)
+
+
+def xpos(q, k, positions, base):
+    _, heads, size = q.shape
+    phase = build("xpos", heads, size, base=base).phase(jnp.asarray(positions))
+    q = rotate(heads_first(q), phase.q_cos, phase.q_sin, phase.layout)
+    k = rotate(heads_first(k), phase.k_cos, phase.k_sin, phase.layout)
+    return jnp.einsum("bhqk,bhsk->hqs", q, k, precision="highest") / size**0.5
+
+
+def sinusoidal(positions, width):
+    empty = jnp.zeros((1, len(positions), width))
+    return build("sinusoidal").embed(empty, jnp.asarray(positions))[0]
+
+
+def longer(name):
+    def table(table, scale):
+        learned = build("learned", train_length=len(table)).replace(table=jnp.asarray(table))
+        return posenc_jax.extend(name, learned, scale).table
+
+    return table
+
+
+def alibi(heads, length):
+    return build("alibi", heads).bias(jnp.arange(length), jnp.arange(length))
+
+
+def kerple_log(distance, r1, r2):
+    encoding = build("kerple_log", len(r1)).replace(log_r1=jnp.log(r1), log_r2=jnp.log(r2))
+    return encoding.curve(jnp.asarray(distance))
+
+
+def kerple_power(distance, r1, p):
+    encoding = build("kerple_power", len(r1))
+    encoding = encoding.replace(log_r1=jnp.log(r1), logit_p=jax.scipy.special.logit(p / 2))
+    return encoding.curve(jnp.asarray(distance))
+
+
+def sandwich(distance, heads, dbar):
+    return call(build("sandwich", heads, dbar=dbar), "curve", distance)
+
+
+def fire(length, c, threshold, w1, b1, w2):
+    encoding = build("fire", w2.shape[1], hidden=len(w1)).replace(
+        log_c=jnp.log(c),
+        log_threshold=jnp.log(threshold / 64),
+        hidden_kernel=w1,
+        hidden_bias=b1,
+        kernel=w2,
+    )
+    return call(encoding, "bias", np.arange(length), np.arange(length))
+
+
+def relative(r, profiles, contiguous=True):
+    rank, extent = profiles.shape
+    encoding = build("relative", rank=rank, extent=extent).replace(profiles=jnp.asarray(profiles))
+    rows = {"rows": r[None, :, None]}
+    row = Tokens(np.arange(len(r)), features=rows, contiguous=contiguous)
+    return call(encoding, "bias", row, row)[0, 0]
+
+
+def weights_of(scores, encoding, **options):
+    """The weights [T, S] of an encoding with these scores [T, S]."""
+    queries, keys = scores.shape
+    q = np.float32(scores * encoding.dims.head_dim**0.5)[None, :, None]
+    identity = np.eye(keys, dtype=np.float32)[None, :, None]
+    return compiled(q, identity, identity, encoding, **options)[0, :, 0]
+
+
+def stick_breaking(scores, attend_current):
+    encoding = build("stick_breaking", 1, len(scores), attend_current=attend_current)
+    return weights_of(scores, encoding)
+
+
+def sink(scores, sink, how="plain"):
+    encoding = build("nope", 1, len(scores), sink=True).replace(logit=np.float32([sink]))
+    return weights_of(scores[None], encoding, implementation=how)
+
+
+def window(length, size):
+    encoding = build("nope", 1, length).windowed(size)
+    return weights_of(np.zeros((length, length)), encoding) > 0
+
+
+def selective_rope(x, heads, w1, w2, convolution, base):
+    rank, _, pairs = w2.shape
+    dims = Dims(heads, 2 * pairs, x.shape[1], 64)
+    encoding = posenc_jax.build("selective_rope", dims, KEY, rank=rank, base=base)
+    encoding = encoding.replace(w1=w1, w2=w2, convolution=convolution)
+    features = call(encoding, "read", x[None])
+    return (features["sum"] + features["rest"])[0] * encoding.inv_freq[None, None]
+
+
+def attended(q, k, v, encoding, how="auto", **options):
+    q, k, v = (jnp.asarray(x)[None] for x in (q, k, v))
+    return compiled(q, k, v, encoding, implementation=how, **options)[0]
+
+
+def pope(q, k, v, bias, base, how="plain"):
+    encoding = build("pope", *q.shape[1:], base=base).replace(shift=jnp.asarray(bias))
+    return attended(q, k, v, encoding, how)
+
+
+def rope_imaginary(q, k, v, base, how="plain"):
+    return attended(q, k, v, build("rope", *q.shape[1:], base=base, imaginary=True), how)
+
+
+def retention(q, k, v, rotate, quadratic=False):
+    places = jnp.arange(len(q))
+    given = {"q_positions": places, "k_positions": places} if quadratic else {}
+    return attended(q, k, v, build("retention", *q.shape[1:], rotate=rotate), **given)
+
+
+def topk(q, k, v, k_largest, base):
+    encoding = build("rope", *q.shape[1:], base=base)
+    return attended(q, k, v, posenc_jax.extend("topk", encoding, 1.0, k=k_largest))
+
+
+def mla(x, heads, rotary_dim, train_length, base, scale, beta_fast, beta_slow, **weights):
+    dims = replace(latents.DIMS, heads=heads, rotary_dim=rotary_dim, train_length=train_length)
+    encoding = posenc_jax.build("rope", dims, base=base, layout="interleaved")
+    betas = {"beta_fast": beta_fast, "beta_slow": beta_slow}
+    return latents.outputs(posenc_jax.extend("yarn", encoding, scale, **betas), x, weights)
+
+
+def distance(name):
+    def table(length, train_length=16, **options):
+        return extensions.distances(name, length, train_length, **options)
+
+    return table
+
+
+def dca(length, train_length):
+    extended = posenc_jax.extend(
+        "dca", build("rope", train_length=train_length), length / train_length
+    )
+    return extensions.distances("dca", length, train_length), extended.inner.gain**2
+
+
+def logn(positions, train_length):
+    encoding = posenc_jax.extend("logn", build("nope", train_length=train_length), 1.0)
+    return call(encoding, "query_scale", positions)
+
+
+def ssmax(positions, s, b):
+    encoding = build("ssmax", len(s), bias=b is not None).replace(scale=s, shift=b)
+    return call(encoding, "query_scale", positions)[0]
+
+
+def query_scale(positions, kind, train_length, a):
+    return schemes.ssmax.temperature(kind, jnp.asarray(positions), train_length, a)
+
+
+DISTANCES = "rerope leaky_rerope self_extend lm_infinite streaming"
+ROTARY = "pi ntk ntk_by_parts yarn llama3 longrope dynamic_pi dynamic_ntk dynamic_yarn"
+OURS = {
+    **{name: rotary(name) for name in (*ROTARY.split(), "stepped_ntk", "stepped_yarn")},
+    **{name: longer(name) for name in ("interpolate", "clamp")},
+    **{name: distance(name) for name in DISTANCES.split()},
+    "alibi_slopes": schemes.alibi.slopes,
+    "t5_bucket": jax.jit(schemes.t5.bucket, static_argnums=(1, 2)),
+    "fox": jax.jit(schemes.fox.bias),
+    "cope": jax.jit(schemes.cope.bias),
+    "dape": schemes.dape.mix,
+    **{
+        function.__name__: function
+        for function in (
+            abf, drop, rope, xpos, sinusoidal, alibi, kerple_log, kerple_power, sandwich, fire,
+            relative, stick_breaking, sink, window, selective_rope, pope, rope_imaginary,
+            retention, topk, mla, dca, logn, ssmax, query_scale,
+        )
+    },
+}  # fmt: skip
+BY_OTHER_PATHS = [
+    ("yarn", {"fraction": 0.5}),
+    ("llama3", {"fraction": 0.5}),
+    ("drop", {"built": True}),
+    ("relative", {"contiguous": False}),
+    ("sink", {"how": "blockwise"}),
+    ("pope", {"how": "blockwise"}),
+    ("rope_imaginary", {"how": "blockwise"}),
+    ("retention", {"quadratic": True}),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in checking.names()), *BY_OTHER_PATHS], ids=str
+)
+def test_our_functions_return_the_published_values(name, options):
+    """Within a tenth of the tolerance that others have."""
+    results = check(load(name), functools.partial(OURS[name], **options))
+    assert not any(result.skipped or result.failure for result in results)
+    assert max(result.excess for result in results) < 0.1
+
+
+def test_every_encoding_and_extension_has_a_subject():
+    """But for those that a page names, as they have no formula of their own."""
+    names = committed(schemes.names(), "posenc_jax", "schemes")
+    names += committed(extensions.records(), "posenc_jax", "extensions")
+    without = {"nope", "none", "temperature", "learned", "hybrid", "randomized"}
+    assert {"t5_bucket" if name == "t5" else name for name in names} - without <= set(OURS)
+
+
+def test_the_page_lists_every_subject_with_its_cases():
+    page = (ROOT / "conformance" / "README.md").read_text()
+    for name in checking.names():
+        assert (
+            f"| `{name}` | {len(load(name).cases)} | {load(name).about.splitlines()[0]} |" in page
+        )
+
+
+# The suite itself
+
+
+@pytest.mark.parametrize("name", checking.names())
+def test_outputs_are_those_of_the_reference(name):
+    path = checking.VALUES / f"{name}.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    made = json.loads(make.text(make.completed(name, stored)))
+    assert path.read_text(encoding="utf-8") == make.text(stored)  # its layout
+    for case, again in zip(stored["cases"], made["cases"], strict=True):
+        numbers = [each.pop("outputs") for each in (case, again)]
+        for old, new in zip(*(x.values() for x in numbers), strict=True):
+            np.testing.assert_allclose(
+                np.float64(new), np.float64(old), rtol=1e-12, atol=1e-12, strict=True
+            )
+    assert stored == made
+
+
+def yarn_with(factor=True, **inputs):
+    """YaRN with known mistakes in its ramp, and without its factor."""
+    chosen = inputs.pop("chosen", ())
+    right = reference.yarn(**inputs)
+    ramped = mistakes.ramped(chosen, **inputs) if inputs["ramp"] == "dims" else right["inv_freq"]
+    return ramped, right["attention_factor"] if factor else 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"chosen": (name,)}, f"inv_freq: {sentence}") for name, sentence in mistakes.RAMP.items()]
+    + [
+        ({"factor": False}, "attention_factor: the attention factor is missing"),
+        ({"chosen": ("half", "twice")}, "half of the rotary dims; and all frequencies are divided"),
+    ],
+    ids=str,
+)
+def test_a_wrong_yarn_gets_the_sentence_of_its_mistake(options, sentence):
+    results = check(load("yarn"), functools.partial(yarn_with, **options))
+    failed = [result for result in results if not result.passes]
+    assert failed
+    assert [line for line in mistakes.explain("yarn", failed) if sentence in line]
+
+
+@pytest.mark.parametrize(("name", "output"), mistakes.BY_OUTPUT, ids=str)
+def test_known_mistakes_fail_and_are_named(name, output):
+    subject = load(name)
+    for sentence, mistaken in mistakes.BY_OUTPUT[name, output].items():
+        right = reference.subjects()[name]
+
+        def wrong(mistaken=mistaken, right=right, **inputs):
+            with np.errstate(all="ignore"):
+                value = mistaken(**inputs)
+            returned = right(**inputs)
+            return returned | {output: value} if isinstance(returned, dict) else value
+
+        failed = [result for result in check(subject, wrong) if not result.passes]
+        assert failed, sentence
+        (line,) = mistakes.explain(name, failed)
+        assert line.startswith(f"{output}: {sentence}"), line
+
+
+def test_reversed_orders_signs_and_factors_are_named():
+    for change, sentence in (
+        (lambda x: x[..., ::-1], "the last axis is in the reverse order"),
+        (lambda x: -x, "the sign is reversed"),
+        (lambda x: 0.7 * x, "all numbers have the same wrong factor"),
+        (lambda x: jnp.asarray(x, jnp.bfloat16), "numbers have bfloat16's precision: compute in"),
+    ):
+        results = check(load("sandwich"), lambda **x: change(reference.sandwich(**x)))  # noqa: B023
+        failed = [result for result in results if not result.passes]
+        (line,) = mistakes.explain("sandwich", failed)
+        assert line.startswith(f"bias: {sentence}")
+
+
+MINE = """
+import math
+import numpy as np
+
+def without_options(head_dim, base, train_length, scale):
+    from conformance.reference import yarn
+    return yarn(head_dim, base, train_length, scale)
+
+def frequencies(head_dim, base, train_length, scale, **options):
+    return without_options(head_dim, base, train_length, scale)["inv_freq"].tolist()
+
+def of_two(head_dim, base, train_length, scale):
+    return np.ones(head_dim), 1.0
+
+def of_none(head_dim, base, train_length, scale):
+    raise RuntimeError("no")
+
+def by_other_names(dim, base, train_length, scale):
+    return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ("yarn mine:without_options", 0, "9 of 9 cases pass; skip  truncate=False, as gpt-oss"),
+        ("yarn mine:frequencies", 1, "not returned, so not checked: attention_factor"),
+        ("yarn mine:of_two", 1, "inv_freq has shape (128,), expected (64,)"),
+        ("yarn mine:of_none", 1, "raised RuntimeError: no"),
+        ("yarn mine:by_other_names", 2, "the function takes dim; it is called by names, as yarn(h"),
+        ("yarn mine:absent", 2, "cannot import mine:absent"),
+        ("yarn mine", 2, "must be given as MODULE:FUNCTION"),
+        ("yran mine:frequencies", 2, "unknown subject 'yran'; did you mean 'yarn'?"),
+        ("yarn", 0, "case: s = 1 changes nothing"),
+        ("--list", 0, "16 cases  yarn(head_dim, base, train_length, scale"),
+    ],
+)
+def test_the_program_reports_and_ends_with_its_code(
+    arguments, code, words, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    assert program.main(arguments.split()) == code
+    shown = "".join(capsys.readouterr())
+    assert all(word in shown for word in words.split("; skip"))
+
+
+def test_results_may_be_lists_or_tensors():
+    class Tensor:
+        def __init__(self, values):
+            self.values = values
+
+        def detach(self):
+            return self
+
+        cpu = double = detach
+
+        def numpy(self):
+            return self.values
+
+    for kind in (Tensor, jnp.asarray, list):
+        results = check(load("alibi_slopes"), lambda heads: kind(reference.alibi_slopes(heads)))  # noqa: B023
+        assert all(result.passes for result in results)
+
+
+def test_the_suite_imports_numpy_alone():
+    """But for the adapters of other libraries."""
+    allowed = {"conformance", "numpy", *sys.stdlib_module_names}
+    for path in (ROOT / "conformance").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert path.name == "peers.py" or {n.partition(".")[0] for n in names} <= allowed
