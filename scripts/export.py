@@ -10,8 +10,8 @@ With --layout it writes a new folder that transformers reads: config.json, model
 tokenizer.json. llama needs rope and model.activation=swiglu. Options that the layout lacks are
 refused with the reason.
 
-FILE.tar.xz holds runs to take away: what posenc_jax.load_run needs of their last checkpoints. Its
-sha256 is written to FILE.tar.xz.sha256.
+FILE.tar.xz holds runs to take away, to load, evaluate and generate from: the weights of their last
+checkpoints. Its sha256 is written to FILE.tar.xz.sha256.
 
   python scripts/export.py runs/rope --out=rope.safetensors
   python scripts/export.py runs/llama_small --out=exported --layout=llama

@@ -21,6 +21,7 @@ from posenc_jax.config.resolve import FORMAT, TOKENIZER
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, saved_digest, total_digest
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.runs.subject import Loaded, load
+from posenc_jax.runs.workdir import TRAINED_ON
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import NO_FILE, is_replaceable, write_atomically
 
@@ -60,10 +61,10 @@ def write(path: Path, exported: Weights) -> None:
 
 
 def pack(workdirs: Sequence[Path], path: Path, *, overwrite: bool = False) -> tuple[list[str], str]:
-    """Write what `load_run` needs of each run to an archive, and its sha256 to a file beside it;
-    return the names of the runs there and the sha256.
+    """Write runs to an archive to be read elsewhere, and its sha256 to a file beside it; return the
+    names of the runs there and the sha256.
 
-    A run is named by its encoding, or by its folder where two runs have the same.
+    A run is named by its encoding, or by its folder where two have the same.
     """
     _check_writable(path, overwrite)
     loaded = [load(workdir) for workdir in workdirs]
@@ -73,7 +74,8 @@ def pack(workdirs: Sequence[Path], path: Path, *, overwrite: bool = False) -> tu
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ConfigError(f"two runs are named {twice[0]}; rename the folder of one")
     content = io.BytesIO()
-    with TemporaryDirectory() as scratch, tarfile.open(fileobj=content, mode="w:xz") as archive:
+    opened = tarfile.open(fileobj=content, mode="w:xz", preset=9)  # finds what runs share
+    with TemporaryDirectory() as scratch, opened as archive:
         for name, workdir, one in zip(names, workdirs, loaded, strict=True):
             _write_weights(workdir, one, Path(scratch) / name)
             archive.add(Path(scratch) / name, arcname=name, filter=_anonymous)
@@ -85,11 +87,11 @@ def pack(workdirs: Sequence[Path], path: Path, *, overwrite: bool = False) -> tu
 
 
 def _write_weights(workdir: Path, loaded: Loaded, folder: Path) -> None:
-    """Write a run without the state of its optimizer, its records and its evaluations."""
+    """Write what programs read of a run, without the optimizer's state."""
     belongs = {n: value for n, value in loaded.card.items() if n not in ("step", "digests")}
     with closing(Checkpoints(folder, in_place=True)) as checkpoints:
         checkpoints.save(loaded.step, {PARAMETERS: loaded.parts.params()}, belongs)
-    for name in ("config.json", TOKENIZER):
+    for name in ("config.json", TOKENIZER, TRAINED_ON):
         if (workdir / name).exists():
             shutil.copyfile(workdir / name, folder / name)
 

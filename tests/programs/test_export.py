@@ -15,6 +15,7 @@ import posenc_jax
 from posenc_jax.runs import export
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.parameters import by_path, trained_arrays
+from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime.errors import Stop
 
 
@@ -73,6 +74,7 @@ def test_runs_are_packed_to_be_taken_away(run, whole, tmp_path):
         one, other = posenc_jax.load_run(own), posenc_jax.load_run(tmp_path / "runs" / name)
         assert one.config == other.config and one.tokenizer.hash == other.tokenizer.hash
         assert total_digest(one[:2]) == total_digest(other[:2])
+        assert len(load_subject(tmp_path / "runs" / name).digests)  # evaluations read them
         with closing(Checkpoints(tmp_path / "runs" / name, read_only=True)) as checkpoints:
             arrays = checkpoints.card(12)["digests"]
         assert arrays and all(array.startswith("params.") for array in arrays)
