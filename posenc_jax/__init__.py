@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from posenc_jax.runtime import backend
     from posenc_jax.schemes import build
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Dims": "encoding",

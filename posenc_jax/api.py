@@ -104,11 +104,12 @@ def evaluate_run(
     chosen = chosen or config.protocols != Evaluation.protocols
     say(table.table(evaluated.cells, evaluated.rows, "" if chosen else protocols.HEADLINE))
     say(table.without_null(evaluated.rows) or "")
-    say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
+    file = workdir / "eval" / "curves.csv"
+    say("\n".join(map(str, [file, *pictures])))
     if len(evaluated.all_names) > 1:
         names = ", ".join(evaluated.all_names)
         say(f"curves.csv holds the evaluations {names}; this one is {evaluated.name}")
-    return Curves(evaluated.rows, protocols.against_length(), pictures, evaluated.facts)
+    return Curves(file, evaluated.rows, protocols.against_length(), pictures, evaluated.facts)
 
 
 def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:

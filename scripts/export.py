@@ -1,5 +1,6 @@
 """python scripts/export.py RUN --out=FILE.safetensors [--step=N] [--overwrite]
 python scripts/export.py RUN --out=FOLDER --layout=llama [--step=N]
+python scripts/export.py RUN [RUN ...] --out=FILE.tar.xz [--overwrite]
 
 Writes the weights of a run as safetensors: every trained array of model and encoding, named as in
 its Orbax checkpoint, such as params.model.blocks.attention.q.kernel, without the optimizer state.
@@ -8,6 +9,9 @@ The file's metadata has the configuration as JSON, the step, and the digests of 
 With --layout it writes a new folder that transformers reads: config.json, model.safetensors and
 tokenizer.json. llama needs rope and model.activation=swiglu. Options that the layout lacks are
 refused with the reason.
+
+FILE.tar.xz holds runs to take away, to load, evaluate and generate from: the weights of their last
+checkpoints. Its sha256 is written to FILE.tar.xz.sha256.
 
   python scripts/export.py runs/rope --out=rope.safetensors
   python scripts/export.py runs/llama_small --out=exported --layout=llama
@@ -18,13 +22,14 @@ import sys
 from pathlib import Path
 
 from posenc_jax.runtime import backend, terminal
+from posenc_jax.runtime.errors import ConfigError
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
     )
-    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("runs", type=Path, metavar="RUN", nargs="+")
     parser.add_argument("--out", type=Path, required=True, help="the file or folder to write")
     parser.add_argument("--layout", choices=("llama",), help="default: one file with our names")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
@@ -37,20 +42,30 @@ def main(argv: list[str]) -> int:
 
 def export(options: argparse.Namespace) -> None:
     backend.configure()
+    (run, *others), packed = options.runs, options.out.name.endswith(".tar.xz")
+    if packed and (options.layout or options.step is not None):
+        raise ConfigError("--out=FILE.tar.xz holds last checkpoints in our layout")
+    if others and not packed:
+        raise ConfigError(f"several runs go into an archive, --out=FILE.tar.xz; got {options.out}")
+    if packed:
+        from posenc_jax.runs.export import pack
+
+        names, digest = pack(options.runs, options.out, overwrite=options.overwrite)
+        terminal.say(f"{digest}  {options.out}\ntar xf {options.out} -C runs")
+        terminal.say("\n".join(f'posenc_jax.load_run("runs/{name}")' for name in names))
+        return
     if options.layout is not None:
         from posenc_jax.pretrained import save
         from posenc_jax.runs.subject import load_run
 
-        model, encoding, config, encoder = load_run(options.run, options.step)
+        model, encoding, config, encoder = load_run(run, options.step)
         prefix = config.data.prefix
         save(model, encoding, encoder, options.out, prefix=prefix)
         terminal.say(f"{options.out}: in the layout of {options.layout}")
         return
     from posenc_jax.runs import export
 
-    written = export.export(
-        options.run, options.out, step=options.step, overwrite=options.overwrite
-    )
+    written = export.export(run, options.out, step=options.step, overwrite=options.overwrite)
     sizes = [array.size for array in written.arrays.values()]
     terminal.say(
         f"{options.out}: {terminal.counted(len(sizes), 'array')}, {sum(sizes):,} numbers of step "

@@ -83,15 +83,21 @@ def script(name, *words, code=0):
     return here(f"scripts/{name}", *words, code=code)
 
 
-def committed(names, *folder):
-    """Drop the names of uncommitted files, which need no row in the docs yet."""
-    done = subprocess.run(
-        ["git", "ls-files", "/".join(folder)], cwd=ROOT, capture_output=True, text=True
-    )
+def tracked(*folder):
+    """The committed files, by their paths; skips a test that is not in a git checkout."""
+    words = ["git", "ls-files", "/".join(folder) or "."]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode or not done.stdout:
         pytest.skip("not a git checkout: cannot list the committed files")
-    text = "".join((ROOT / line).read_text() for line in done.stdout.split())
-    return [n for n in names if f"/{n}.py" in done.stdout or re.search(rf"^def {n}\(", text, re.M)]
+    return done.stdout.splitlines()
+
+
+def committed(names, *folder):
+    """Drop the names of uncommitted files, which need no row in the docs yet."""
+    listed = tracked(*folder)
+    text = "".join((ROOT / line).read_text() for line in listed)
+    files = {Path(line).stem for line in listed}
+    return [n for n in names if n in files or re.search(rf"^def {n}\(", text, re.M)]
 
 
 @pytest.fixture

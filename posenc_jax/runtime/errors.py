@@ -1,5 +1,7 @@
 """Exit codes, and the errors that carry them."""
 
+from importlib.util import find_spec
+
 DONE = 0
 FAULT = 1
 CONFIG = 2
@@ -80,9 +82,9 @@ def code_of(error: BaseException | None) -> int:
 def missing(error: ModuleNotFoundError) -> str | None:
     """Advice for a package that is not installed; None for a module of posenc_jax."""
     package = (error.name or "").partition(".")[0]
-    if package in ("models", "configs"):
-        return "training and evaluation run from a checkout of the repository"
     if package in ("", "posenc_jax"):
         return None
+    if package in ("models", "configs") or find_spec("models") is None:  # not in the wheel
+        return "training and evaluation run from a checkout of the repository"
     extra = "lm_eval" if package == "lm_eval" else "lab"
     return f"training and evaluation need {package}: .venv/bin/pip install -e '.[{extra}]'"

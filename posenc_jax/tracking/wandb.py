@@ -40,6 +40,11 @@ class View:
         if self.run is not None:
             self._try(lambda: self.run.log(known))
 
+    def keep(self, path: Path) -> None:
+        """Keep a file as an artifact."""
+        if self.run is not None:
+            self._try(lambda: self.run.log_artifact(str(path), type=path.stem))
+
     def finish(self, code: int, summary: Mapping) -> bool:
         """Finish the wandb run; True on success."""
         run, self.run = self.run, None
@@ -75,7 +80,8 @@ def _forget_service() -> None:
 class Curves(NamedTuple):
     """Curves of an evaluation."""
 
-    rows: Sequence[dict]  # as in curves.csv
+    file: Path  # curves.csv
+    rows: Sequence[dict]  # of it
     against_length: Sequence[str]  # protocols with a panel of all methods
     pictures: Sequence[Path]
     facts: Mapping[str, Any]
@@ -123,6 +129,7 @@ def _log_curves(view: View, curves: Curves) -> bool:
         view.log(values)
     if view.run is not None:
         view.log(_media(curves) | _methods(newest, curves.against_length))
+    view.keep(curves.file)
     return view.finish(DONE, summary_of(newest))
 
 

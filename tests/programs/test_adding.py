@@ -4,12 +4,11 @@ programs take it up unedited."""
 
 import json
 import shutil
-import subprocess
 from functools import partial
 
 import pytest
 from curves import rows_of
-from running import ROOT, TINY, python
+from running import ROOT, TINY, python, tracked
 
 PROTOCOLS = "same_token,nonoverlap,sliding,position"
 TESTS = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -20,8 +19,7 @@ def copy(tmp_path):
     """A copy with all additions, and Python in it."""
     folder = tmp_path / "copy"
     folder.mkdir()
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    for name in {line.partition("/")[0] for line in listed.stdout.splitlines()}:
+    for name in {line.partition("/")[0] for line in tracked()}:
         if (ROOT / name).is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)

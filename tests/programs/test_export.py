@@ -1,6 +1,8 @@
 """Weights as safetensors: by the names that plain Orbax shows, equal to those of a loaded run."""
 
 import json
+import subprocess
+from contextlib import closing
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +13,9 @@ from safetensors import safe_open
 
 import posenc_jax
 from posenc_jax.runs import export
-from posenc_jax.runs.checkpoints import total_digest
+from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.parameters import by_path, trained_arrays
+from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime.errors import Stop
 
 
@@ -58,6 +61,26 @@ def test_export_takes_a_step_and_replaces_files_only_with_overwrite(run, tmp_pat
     script(*words, "--overwrite")
     assert read(tmp_path / "weights.safetensors")[1]["step"] == "12"
     assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
+
+
+def test_runs_are_packed_to_be_taken_away(run, whole, tmp_path):
+    packed = tmp_path / "packed.tar.xz"
+    out = script("export.py", run, whole[0], f"--out={packed}").splitlines()
+    assert out[2:] == ['posenc_jax.load_run("runs/fire")', 'posenc_jax.load_run("runs/rope")']
+    subprocess.run(["sha256sum", "-c", "packed.tar.xz.sha256"], cwd=tmp_path, check=True)
+    (tmp_path / "runs").mkdir()
+    subprocess.run(["tar", "xf", packed, "-C", "runs"], cwd=tmp_path, check=True)
+    for name, own in (("fire", run), ("rope", whole[0])):
+        one, other = posenc_jax.load_run(own), posenc_jax.load_run(tmp_path / "runs" / name)
+        assert one.config == other.config and one.tokenizer.hash == other.tokenizer.hash
+        assert total_digest(one[:2]) == total_digest(other[:2])
+        assert len(load_subject(tmp_path / "runs" / name).digests)  # evaluations read them
+        with closing(Checkpoints(tmp_path / "runs" / name, read_only=True)) as checkpoints:
+            arrays = checkpoints.card(12)["digests"]
+        assert arrays and all(array.startswith("params.") for array in arrays)
+    assert "several runs go into an archive" in script("export.py", run, run, "--out=x", code=2)
+    out = script("export.py", run, run, f"--out={tmp_path}/other.tar.xz", code=2)
+    assert "two runs are named fire" in out
 
 
 def test_a_run_that_holds_its_exported_weights_is_still_a_run(run):

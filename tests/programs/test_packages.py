@@ -1,60 +1,105 @@
 """What is installed: the wheel is the library alone, and the demo needs no tools."""
 
+import json
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import Parser
 
 import pytest
-from running import ROOT
+from running import ROOT, tracked
 
 import posenc_jax
 
+# The Python of the README, each block in a module's place; then what the wheel does not hold.
 LIBRARY = """
-import sys
-sys.path.insert(0, {site!r})
-for name in ({absent}):
+import json, sys
+for name in json.loads(sys.argv[2]):
     sys.modules[name] = None  # as if it were not installed
-import jax.numpy as jnp, posenc_jax
-assert posenc_jax.__file__.startswith({site!r}), posenc_jax.__file__
-rope = posenc_jax.build("rope", posenc_jax.Dims(2, 8, 16, 16))
-yarn = posenc_jax.extend("yarn:4:beta_slow=0.5+logn", rope, 1.0)
-q = jnp.ones((1, 64, 2, 8))
-assert posenc_jax.attention.attend(q, q, q, yarn).shape == q.shape
+import jax, jax.numpy as jnp, posenc_jax
+from flax import nnx
+from posenc_jax.encoding import DistanceBias, trained
+assert posenc_jax.__file__.startswith(sys.argv[1]), posenc_jax.__file__
+class Linen:
+    def param(self, name, init):
+        return init(None)
+self, dims = Linen(), posenc_jax.Dims(heads=4, head_dim=32, width=128, train_length=128)
+x = jnp.ones((1, 512, 128))
+q = k = v = x.reshape(1, 512, 4, 32)
+for block in json.loads(sys.argv[3]):
+    space = dict(globals())
+    exec(block, space)
+    if "out" not in space:  # a scheme
+        encoding = space["build"](dims, jax.random.key(0))
+        space["out"] = posenc_jax.attention.attend(q, k, v, encoding)
+    assert space["out"].shape == q.shape
 for name in ("load_run", "recipe", "train", "evaluate"):
     try:
         getattr(posenc_jax, name)
     except ImportError as error:
         print(error)
 """
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+OF_LAB = re.compile(r"posenc_jax\.(recipe|train|evaluate|curves|load_run)\(")
+README = [block for block in BLOCKS if not OF_LAB.search(block)]
 CHECKOUT = ("models", "configs")
 LAB = ("ml_collections", "datasets", "wandb", "tokenizers", "matplotlib", "tqdm")
+OF_CHECKOUT = "training and evaluation run from a checkout of the repository"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The files that `pip install` installs."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+def built(tmp_path_factory):
+    """The sdist and the wheel, as a release builds them."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = folder.glob("*.whl")
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(folder / "site")
-    return built, folder / "site"
+    return {path.suffix: path for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def wheel(built, tmp_path_factory):
+    """The files that `pip install` installs."""
+    site = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(built[".whl"]) as archive:
+        archive.extractall(site)
+    return built[".whl"], site
+
+
+def run_readme(python, site, absent, cwd, **environment):
+    words = [str(site), json.dumps(absent), json.dumps(README)]
+    environment = {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", **environment}
+    done = subprocess.run(
+        [python, "-c", LIBRARY, *words], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("absent", [CHECKOUT, LAB])
-def test_the_wheel_alone_builds_extends_and_attends(wheel, absent, tmp_path):
-    code = LIBRARY.format(site=str(wheel[1]), absent=", ".join(map(repr, absent)))
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    reason = "training and evaluation run from a checkout of the repository"
-    if absent == LAB:
-        reason = "training and evaluation need ml_collections: .venv/bin/pip install -e '.[lab]'"
-    assert done.stdout.splitlines() == [reason] * 4
+def test_the_wheel_alone_runs_the_python_of_the_readme(wheel, absent, tmp_path):
+    assert len(README) >= 2
+    said = run_readme(sys.executable, wheel[1], absent, tmp_path, PYTHONPATH=str(wheel[1]))
+    lab = "training and evaluation need ml_collections: .venv/bin/pip install -e '.[lab]'"
+    assert said == [lab if absent == LAB else OF_CHECKOUT] * 4
+
+
+@pytest.mark.reference  # it installs jax and flax
+def test_the_wheel_installs_in_an_empty_environment(wheel, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*install, wheel[0]], check=True)
+    assert run_readme(python, tmp_path / "venv", (), tmp_path) == [OF_CHECKOUT] * 4
+
+
+def test_an_sdist_holds_what_the_tests_of_the_laboratory_need(built):
+    with tarfile.open(built[".gz"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert set(tracked()) <= names
 
 
 def test_a_wheel_holds_the_library_and_its_types(wheel):

@@ -221,7 +221,10 @@ def test_stretches_of_one_document_are_nowhere_called_documents(call, tmp_path):
         assert "28 stretches of 1 document" in text and not claims.search(text), name
 
 
-def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_path, monkeypatch):
+@pytest.mark.parametrize("limit", [None, "1.5e3"])
+def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(
+    limit, call, tmp_path, monkeypatch
+):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "home"))
     lines = ["---", "configs:", "- config_name: raw", "  data_files:"]
@@ -236,8 +239,9 @@ def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_pat
     named = {"data.path": tmp_path / "set", "data.source": "hub", "data.name": "raw"}
     fields = {"data.valid_split": "validation", "data.valid_fraction": None, "steps": 5}
     run = tmp_path / "run"
-    out = call("train.py", run, **named, **fields, **{"data.cache": tmp_path / "cache"})
-    assert "8 documents held out" in out
+    fields |= {"data.cache": tmp_path / "cache", "data.limit": limit}
+    out = call("train.py", run, **named, **fields)
+    assert f"{7 if limit else 8} documents held out" in out
     words = ["--config.multiples=1,2", "--config.extensions=none"]
     call("eval_extrapolation.py", run, *words)
     asked = ["--config.data.source=hub", f"--config.data.path={tmp_path}/set"]
@@ -246,6 +250,7 @@ def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_pat
     call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=test")
     text = (run / "eval" / "curves.csv").read_text()
     assert ",held-out," in text and ",set," in text
+    assert limit is None or not list((tmp_path / "home").rglob("*.arrow"))
 
 
 @pytest.fixture

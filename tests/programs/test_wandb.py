@@ -1,5 +1,6 @@
 """wandb shows a run, named and grouped by its settings; where it fails, the run goes on."""
 
+import hashlib
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import struct
 import subprocess
 import time
+from base64 import b64encode
 
 import pytest
 import yaml
@@ -43,6 +45,7 @@ class Run:
     def __init__(self, started):
         self.started = started
         self.summary, self.metrics, self.points, self.codes = {}, {}, [], []
+        self.artifacts = []
 
     def define_metric(self, name, **options):
         self.metrics[name] = options
@@ -51,6 +54,10 @@ class Run:
         assert not self.codes, "it is finished"
         self.started.call()
         self.points.append(values)
+
+    def log_artifact(self, path, **options):
+        self.started.call()
+        self.artifacts.append((path, options))
 
     def finish(self, exit_code):
         self.started.call()
@@ -188,7 +195,8 @@ def test_one_command_uploads_a_resumed_run_and_its_evaluations(call, tmp_path):
     words = [*EVALUATE, *SHORT, "--evaluate.extensions=none,yarn,pi:3"]
     out = call("train.py", run, code=75, **fields, stop_at=2)
     out += call("train.py", run, *words, **fields)
-    rows = rows_of(run)
+    rows, table = rows_of(run), (run / "eval" / "curves.csv").read_bytes()
+    digest = b64encode(hashlib.md5(table).digest()).decode()
     out += call("eval_extrapolation.py", run, *ALONE, "--config.last=4")
     advice = f"wandb: offline, to upload: wandb sync '{run}/wandb'/offline-run-*\n"
     assert out.count("to upload") == out.count(advice) == 4
@@ -225,6 +233,9 @@ def test_one_command_uploads_a_resumed_run_and_its_evaluations(call, tmp_path):
         assert summary[at] == pytest.approx(float(row["bpb"]))
     assert any(name.startswith("methods/same_token") for row in history for name in row)
     (media,) = [row for row in history if "eval/curves/nrows" in row]
+    uploads = (one.artifact for one in wandb_records(paths[-1]))
+    (kept,) = [one for one in uploads if one.type == "curves"]
+    assert [(one.path, one.digest) for one in kept.manifest.contents] == [("curves.csv", digest)]
     assert media["eval/curves/nrows"] == len(rows) and media["plots/same_token/format"] == "png"
 
 
