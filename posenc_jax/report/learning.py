@@ -66,7 +66,7 @@ def learning_curves(data: ReportData, name: str) -> list[Line]:
     for group in data.groups:
         look = style.SPARSE | data.looks[group] | {"linewidth": 1.2}
         rows = table[table.group == group]
-        result.append(figures.line(group, rows, look, name, "step", gid=data.gid(group)))
+        result.append(figures.line(group, rows, look, name, "step"))
     result = [item._replace(seeds=(), band=None) for item in result if item.x]
     return sorted(result, key=lambda item: item.y[-1])
 

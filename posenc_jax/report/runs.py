@@ -34,9 +34,11 @@ from posenc_jax.sweeping import rates
 Frame = Any  # a pandas.DataFrame; its types are too loose to check
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
 OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
-VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
+VALUES = ["bpb", "ppl", "nll", "nll_se", "tokens", "documents", "windows"]
 VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"]
-VALUES += ["found", "order", "held"]
+VALUES += ["found", "order", "held", "accuracy_low", "accuracy_high", "bpb_low", "bpb_high"]
+VALUES += ["gain_bpb", "gain_bpb_low", "gain_bpb_high"]
+SPEED = ("tokens_per_second", "memory_mib")
 Value = TypeVar("Value")
 Curve = Sequence[tuple[int, float]]  # a value by step
 
@@ -51,7 +53,7 @@ class Run:
     state: str
     step: int
     diverged: bool
-    learned: Mapping[str, Curve]  # loss, valid_loss and valid_bpb
+    learned: Mapping[str, Curve]  # loss, valid_loss, valid_bpb, and those of SPEED
     digest: str
     command: str
     data: str
@@ -118,17 +120,13 @@ class ReportData:
 
     @cached_property
     def groups(self) -> list[str]:
-        """Groups with an evaluation, in the order that numbers them in the page's controls."""
+        """Groups with an evaluation."""
         return list(dict.fromkeys(run.group for run in self.runs if run.cells))
 
     @cached_property
     def looks(self) -> dict[str, style.Look]:
         """Look of every group in all charts."""
         return style.looks({run.group: run.encoding for run in self.runs})
-
-    def gid(self, group: str) -> str:
-        """Name of the lines and rows of a group, which the page's controls hide."""
-        return f"group-{self.groups.index(group)}"
 
 
 def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
@@ -215,7 +213,7 @@ def _trained(folder: Path, notes: list[str]) -> Run:
     lines = _or_note(lambda: read_metrics(folder / "metrics.jsonl"), [], notes)
     learned = {
         name: [(line["step"], line[name]) for line in lines if line.get(name) is not None]
-        for name in ("loss", "valid_loss", "valid_bpb")
+        for name in ("loss", "valid_loss", "valid_bpb", *SPEED)
     }
     return Run(
         folder,
@@ -417,10 +415,16 @@ def _points(run: Run) -> list[dict]:
     return [
         _names(run, row)
         | {name: row[name] for name in ("length", *VALUES) if name in row}
-        | {"null_bpb": None if row["gain_bpb"] is None else row["bpb"] + row["gain_bpb"]}
+        | {f"bpb_{end}": _in_bits(row, f"nll_{end}") for end in ("low", "high")}
+        | {f"gain_bpb_{end}": row[f"gain_{end}"] for end in ("low", "high")}
         | {"counts": counts(row)}
         for row in sorted(rows, key=lambda row: row["length"])
     ]
+
+
+def _in_bits(row: Mapping[str, Any], value: str) -> float | None:
+    known = row.get(value) is not None and row["bpb"] is not None
+    return row[value] * row["bpb"] / row["nll"] if known else None
 
 
 def _places(run: Run) -> list[dict]:

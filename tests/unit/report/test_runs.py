@@ -127,7 +127,7 @@ def test_facts_and_curves_of_a_run(swept):
     row = next(r for r in rows if (r["protocol"], r["scale"], r["length"]) == ("sliding", 2.0, 64))
     last = points.iloc[-1]
     assert last.bpb == row["bpb"]
-    assert last.null_bpb == pytest.approx(row["bpb"] + row["gain_bpb"])
+    assert (last.gain_bpb, last.gain_bpb_low) == (row["gain_bpb"], row["gain_low"])
     of_run = swept.places[swept.places.id == run.id]
     assert set(of_run.method) == {"none", "pi:2", "pi:4"}
 
