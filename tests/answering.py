@@ -44,7 +44,7 @@ def gathered(*cells):
     runs = [_run(row) for row in points.drop_duplicates("group").itertuples()]
     none = points.iloc[:0]
     yardsticks = pd.DataFrame(columns=[*ngrams.YARDSTICK_COLUMNS, "read"])
-    return ReportData(runs, points, none, yardsticks, none, [])
+    return ReportData(runs, points, yardsticks, none, [])
 
 
 def _run(row):

@@ -65,17 +65,13 @@ def chart(
 
 
 def over_tokens(
-    axes: "Axes",
-    lines: Sequence[Line],
-    trained: Iterable[int],
-    lengths: Sequence[int] = (),
-    **options: Any,
+    axes: "Axes", lines: Sequence[Line], trained: Iterable[int], lengths: Sequence[int] = ()
 ) -> None:
     """Draw lines over a logarithmic axis with these lengths, by default all at which a line has a
-    value; options are of `length_axis`."""
+    value."""
     draw_lines(axes, lines)
     lengths = lengths or sorted({int(x) for line in lines for x in line.x})
-    style.length_axis(axes, lengths, sorted(set(trained)), **options)
+    style.length_axis(axes, lengths, sorted(set(trained)))
 
 
 def draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:

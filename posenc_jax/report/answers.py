@@ -81,13 +81,6 @@ def _shared(groups: list[str], encodings: set[str]) -> str:
     return "" if names_encoding or len(groups) < 2 else start
 
 
-def legend_entry(results: Answers, group: str, method: str) -> str:
-    """Name of a line or a row."""
-    if method == "window":
-        return "a window of L"
-    return figures.with_method(results.names[group], method)
-
-
 def admitted(results: Answers) -> str:
     """Sentence on whether the task measures reach."""
     if results.trained >= results.longest:
@@ -136,7 +129,7 @@ def grid(results: Answers) -> tuple[np.ndarray, list[str], list[str]]:
     near = {p for p in pairs if p[1] != "none" and windows and any(beyond)}
     near = {p for p in near if _close(rows[p], window, beyond)}
     pairs = [p for p in pairs if p not in near]
-    names = [legend_entry(results, *pair) for pair in pairs]
+    names = [figures.with_method(results.names[group], method) for group, method in pairs]
     if windows:
         names.append(", ".join(["windows of L (mean)", *sorted({method for _, method in near})]))
     values = np.array([*(rows[pair] for pair in pairs), *([window] if windows else [])])
@@ -176,15 +169,13 @@ def ordered(data: ReportData) -> tuple[list[Ordered], int] | None:
     beyond = points[(points.part == "beyond") & (points.trained < points.length)]
     if not {"found", "last_of_two"} <= set(beyond.protocol):
         return None
-    longest, scored, rows = int(beyond.length.max()), collect(data), []
+    longest, names, rows = int(beyond.length.max()), short_names(data, beyond), []
     far = beyond[beyond.length == longest]
     near = points[(points.protocol == "last_of_two") & (points.length == points.trained)]
     for (group, method), own in far.groupby(["group", "method"], sort=False):
         pairs = own[own.protocol == "last_of_two"]
         at_trained = near[(near.group == group) & (near.method == method)]
-        name = figures.with_method(str(group), str(method))
-        if scored is not None:
-            name = legend_entry(scored, str(group), str(method))
+        name = figures.with_method(names[group], str(method))
         by_part = (at_trained[at_trained.part == part].accuracy for part in ("within", "hard"))
         found = own[own.protocol == "found"].found
         rows.append(Ordered(name, found, pairs.order.dropna(), pairs.held, *by_part))

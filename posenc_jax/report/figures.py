@@ -45,7 +45,8 @@ def line(
     band = (lows, highs) if complete else None
     if not complete and seeds and f"{value}_low" in points:
         ends = points.groupby(x)[[f"{value}_low", f"{value}_high"]].mean().loc[list(seeds)]
-        band = tuple(ends[end].tolist() for end in ends) if ends.notna().all(axis=None) else None
+        lows, highs = (ends[end].tolist() for end in ends)
+        band = (lows, highs) if np.isfinite([lows, highs]).all() else None
     means = [float(np.mean(values)) for values in seeds.values()]
     return Line(name, list(seeds), means, look, band, list(seeds.values()), **options)
 
@@ -79,17 +80,6 @@ def ngram_lines(data: ReportData, points: Frame) -> list[Line]:
     rows = [row for row in yardsticks(data, points).itertuples() if row.bpb is not None]
     rows = sorted(rows, key=lambda row: row.bpb)
     return [curves.yardstick(lengths, row.bpb, row.name) for row in rows]
-
-
-def by_place(data: ReportData, protocol: str) -> list[Line]:
-    """Lines of every group without extensions over the places of its longest window."""
-    lines = []
-    for group in data.groups:
-        rows = data.places[(data.places.protocol == protocol) & (data.places.group == group)]
-        look = style.SPARSE | data.looks[group]
-        plain = rows[rows.method == "none"]
-        lines.append(line(group, plain, look, "nll", "place"))
-    return [item for item in lines if item.x]
 
 
 def with_method(name: str, method: str) -> str:

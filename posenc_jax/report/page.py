@@ -133,7 +133,7 @@ def on_what(data: ReportData, *scored: str) -> str:
         _each(sorted({len(of_group) for of_group in seeds.values()}), "seed") + " a group",
         "trained on "
         + _list(dict.fromkeys((run.data or "unknown").partition(": ")[2] for run in runs)),
-        "scored: " + _list(longest.unique()),
+        *(["scored: " + _list(longest.unique())] if len(longest) else []),
     ]
     return f"{counted(len(runs), 'run')}; {'; '.join(facts)}."
 

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from posenc_jax.config.compare import experiment, without_seed
@@ -20,7 +19,6 @@ from posenc_jax.config.schema import Training
 from posenc_jax.evaluation import ngrams, protocols, records
 from posenc_jax.evaluation.cells import exists, label, read_record, targets_of
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts
 from posenc_jax.plots import style
 from posenc_jax.runs.metrics import read_metrics
@@ -113,7 +111,6 @@ class ReportData:
 
     runs: Sequence[Run]
     points: Frame  # one row per run, protocol, method and length
-    places: Frame  # one row per run, protocol, method and place of the longest window
     yardsticks: Frame  # one row per n-gram and set of targets
     choices: Frame  # one row per rate tried by a sweep
     notes: Sequence[str]
@@ -165,9 +162,6 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
         runs,
         pd.DataFrame(
             [row for run in means for row in _points(run)], columns=[*columns, *VALUES, "counts"]
-        ),
-        pd.DataFrame(
-            [row for run in means for row in _places(run)], columns=[*columns, "place", "nll"]
         ),
         _yardsticks(runs),
         choices,
@@ -425,19 +419,6 @@ def _points(run: Run) -> list[dict]:
 def _in_bits(row: Mapping[str, Any], value: str) -> float | None:
     known = row.get(value) is not None and row["bpb"] is not None
     return row[value] * row["bpb"] / row["nll"] if known else None
-
-
-def _places(run: Run) -> list[dict]:
-    """Loss of a run at the places of its longest windows, averaged over neighbouring places."""
-    rows = []
-    for cell in run.cells:
-        by_place = protocols.find(cell.facts["protocol"]).by_place
-        if by_place and np.all(np.isfinite(cell.sums.by_place)):
-            names = _names(run, cell.facts) | {"length": cell.facts["length"]}
-            windows = int(cell.sums.windows[0])
-            means = zip(*smooth(cell.sums.by_place / windows, windows), strict=True)
-            rows += [names | {"place": place, "nll": nll} for place, nll in means]
-    return rows
 
 
 def _names(run: Run, facts: dict) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import numpy as np
 
 from posenc_jax.display import NONE, Table, decimal, ends, rounded
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.statistics import FEWEST_TARGETS
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
@@ -21,8 +20,8 @@ from posenc_jax.report.runs import SPEED, Frame, ReportData
 
 def every(data: ReportData, ranks: Rankings) -> list[Section]:
     """All sections, in the order in which readers ask; the page adds definitions and the runs."""
-    sections = [found_and_order(data), context(data, ranks), answers(data), places(data)]
-    sections += [ranking(data, ranks), learning(data), rates(data), costs(data)]
+    sections = [found_and_order(data), context(data, ranks), answers(data), ranking(data, ranks)]
+    sections += [learning(data), rates(data), costs(data)]
     return [section for section in sections if section is not None]
 
 
@@ -153,32 +152,6 @@ def _ranks(protocol: str, ranks: Sequence[Rank]) -> Table:
         loss = rounded(row.loss, row.interval)
         rows.append([row.group, row.method, loss, *difference, ends(row.interval), seeds])
     return Table("", head, rows, ("left", "left"), [row.verdict for row in ranks])
-
-
-def places(data: ReportData) -> Section | None:
-    """Loss by place in the window, as trained; a chart per protocol."""
-    blocks = []
-    for protocol in data.places.protocol.unique():
-        points = data.places[data.places.protocol == protocol]
-        block = chart_with_table(
-            figures.by_place(data, protocol),
-            f"place-{protocol}",
-            f"{protocol}, as trained",
-            curves.VALUES["nll"],
-            x=curves.PLACE,
-            every=6,
-            lengths=[int(points.length.max())],
-            trained=points.trained.unique(),
-        )
-        blocks.append(block)
-    if not blocks:
-        return None
-    return Section(
-        "Where in a window is the loss?",
-        "Loss at each place of the longest window, averaged over seeds and over neighbouring "
-        f"places with at least {FEWEST_TARGETS} targets; thin lines are seeds.",
-        blocks,
-    )
 
 
 def rates(data: ReportData) -> Section | None:

@@ -117,8 +117,9 @@ def questions():
     ]
     names = "protocol,part,group,method,seed,trained,length,found,order,held,accuracy".split(",")
     points = pd.DataFrame(rows, columns=names).astype({"order": float, "accuracy": float})
-    points["bpb"] = np.nan
-    runs = [SimpleNamespace(group=name, encoding=name) for name in points.group.unique()]
+    points = points.assign(bpb=np.nan, encoding=points.group)
+    unlabelled = SimpleNamespace(label="")
+    runs = [SimpleNamespace(group=name, config=unlabelled) for name in points.group.unique()]
     return replace(gathered(of_text("alibi", 2.0)), points=points, runs=runs)
 
 

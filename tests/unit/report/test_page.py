@@ -116,7 +116,7 @@ def test_the_page_opens_with_a_sentence_and_folds_the_rest(path, swept):
         assert word in folded
     assert "what was left out (" in folded
     sections = text.partition('<div class="figures">')[2]
-    assert sections.count("<h2>") == sections.count("<summary><h2>") >= 7
+    assert sections.count("<h2>") == sections.count("<summary><h2>") >= 6
 
 
 def test_nothing_evaluated_is_a_page_too(tmp_path):
@@ -124,6 +124,13 @@ def test_nothing_evaluated_is_a_page_too(tmp_path):
     data = read_runs([tmp_path])
     text = page.write_page(data, rankings(data.runs), tmp_path / "page").read_text()
     assert "1 run, 0 of them evaluated" in text and "train.py --config=x.py" in text
+
+
+def test_without_loss_and_retrieval_the_page_opens_with_the_number_of_runs(swept, tmp_path):
+    data = replace(swept, points=swept.points[swept.points.protocol == "sliding"])
+    text = page.write_page(data, rankings(swept.runs), tmp_path).read_text()
+    assert "<h1>Length extrapolation</h1>" in text and "10 runs, 9 of them evaluated" in text
+    assert "sliding: " in text
 
 
 CHECK = """

@@ -128,8 +128,6 @@ def test_facts_and_curves_of_a_run(swept):
     last = points.iloc[-1]
     assert last.bpb == row["bpb"]
     assert (last.gain_bpb, last.gain_bpb_low) == (row["gain_bpb"], row["gain_low"])
-    of_run = swept.places[swept.places.id == run.id]
-    assert set(of_run.method) == {"none", "pi:2", "pi:4"}
 
 
 def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
