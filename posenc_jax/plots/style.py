@@ -188,18 +188,8 @@ def written(name: str) -> str:
     return f"{known}{mark}{more}"
 
 
-def looks(encodings: Mapping[str, str]) -> dict[str, Look]:
-    """Look of every group, given its encoding: the encoding's, with a dash per group.
-
-    If one encoding has more groups than there are dashes, every group gets its own colour.
-    """
-    names = list(encodings)
-    alike = {e: [n for n in names if encodings[n] == e] for e in encodings.values()}
-    palette = list(ENCODINGS.values())
-    if any(len(groups) > len(DASHES) for groups in alike.values()):
-        size = len(palette)
-        return {n: _look(*palette[i % size], _dash(i // size)) for i, n in enumerate(names)}
-    return {n: _look(*look_of(e), _dash(alike[e].index(n))) for n, e in encodings.items()}
+def look_of_encoding(name: str) -> Look:
+    return _look(*look_of(name), "-")
 
 
 def look_of_method(extension: str) -> Look:
@@ -226,10 +216,6 @@ def distinct(looks: Sequence[Look]) -> list[Look]:
 
 def _look(color: str, marker: str, linestyle: Any) -> Look:
     return dict(color=color, marker=marker, linestyle=linestyle)
-
-
-def _dash(number: int) -> Any:
-    return DASHES[number % len(DASHES)]
 
 
 def panels(

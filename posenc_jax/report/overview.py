@@ -100,22 +100,21 @@ def scores(data: ReportData, protocol: str) -> Frame:
 
 
 def _looks(encodings: Mapping[Method, str]) -> dict[Method, style.Look]:
-    """Look of each method: the colour and mark of its encoding or, where several groups share it,
-    of one that is not shown, dashed for extensions."""
+    """Look of each method: that of its encoding or, where several groups share it, of one that is
+    not shown, dashed for extensions."""
     looks: dict[Method, style.Look] = {}
-    known: dict[str, tuple[str, str]] = {}
-    spare = (look for name, look in style.ENCODINGS.items() if name not in encodings.values())
+    plain: dict[str, style.Look] = {}
+    spare = (name for name in style.ENCODINGS if name not in encodings.values())
     dashes: dict[str, Iterator] = {}
     for (name, method), encoding in encodings.items():
-        if name not in known:
-            look = style.look_of(encoding)
-            known[name] = next(spare, look) if look in known.values() else look
-        color, marker = known[name]
-        look = {"color": color, "marker": marker, "markersize": 4, "linestyle": "-"}
+        if name not in plain:
+            own = style.look_of_encoding(encoding) | {"markersize": 4}
+            other = next(spare, encoding) if own in plain.values() else encoding
+            plain[name] = own | style.look_of_encoding(other)
+        looks[name, method] = look = plain[name]
         if method != "none":
             dash = next(dashes.setdefault(name, cycle(style.OTHERS)))
-            look |= {"linestyle": dash, "markerfacecolor": "white"}
-        looks[name, method] = look
+            looks[name, method] = look | {"linestyle": dash, "markerfacecolor": "white"}
     return looks
 
 

@@ -14,7 +14,7 @@ from posenc_jax.report import answers, overview, sections, table
 from posenc_jax.report.figures import Select
 from posenc_jax.report.overview import Panel
 from posenc_jax.report.ranking import Rankings, rankings
-from posenc_jax.report.runs import ReportData, Run, read_runs
+from posenc_jax.report.runs import ReportData, read_runs
 from posenc_jax.runs.workdir import now
 from posenc_jax.runtime.files import inert, write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
@@ -126,26 +126,17 @@ def on_what(data: ReportData, *scored: str) -> str:
     seeds: dict[str, set[int]] = {}
     for run in runs:
         seeds.setdefault(run.group, set()).add(run.seed)
+    sizes = {(run.config.model.layers, run.config.model.width): None for run in runs}
     facts = [
-        "L = " + " and ".join(f"{length:,}" for length in sorted({run.trained for run in runs})),
-        _list(dict.fromkeys(map(_size, runs))),
-        _each(sorted({run.config.steps for run in runs}), "step"),
-        _each(sorted({len(of_group) for of_group in seeds.values()}), "seed") + " a group",
+        "L = " + _list(f"{length:,}" for length in sorted({run.trained for run in runs})),
+        _list(f"{counted(layers, 'layer')} of width {width}" for layers, width in sizes),
+        _list(counted(steps, "step") for steps in sorted({run.config.steps for run in runs})),
+        _list(counted(n, "seed") for n in sorted({len(s) for s in seeds.values()})) + " a group",
         "trained on "
         + _list(dict.fromkeys((run.data or "unknown").partition(": ")[2] for run in runs)),
         *(["scored: " + _list(longest.unique())] if len(longest) else []),
     ]
     return f"{counted(len(runs), 'run')}; {'; '.join(facts)}."
-
-
-def _size(run: Run) -> str:
-    model = run.config.model
-    return f"{counted(model.layers, 'layer')} of width {model.width}"
-
-
-def _each(values: Sequence[int], noun: str) -> str:
-    *first, last = values
-    return "".join(f"{value:,} and " for value in first) + counted(last, noun)
 
 
 def _list(words: Iterable[str]) -> str:

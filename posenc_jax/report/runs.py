@@ -20,7 +20,6 @@ from posenc_jax.evaluation import ngrams, protocols, records
 from posenc_jax.evaluation.cells import exists, label, read_record, targets_of
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.table import counts
-from posenc_jax.plots import style
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runs.workdir import Workdir, data_in_words
@@ -119,11 +118,6 @@ class ReportData:
     def groups(self) -> list[str]:
         """Groups with an evaluation."""
         return list(dict.fromkeys(run.group for run in self.runs if run.cells))
-
-    @cached_property
-    def looks(self) -> dict[str, style.Look]:
-        """Look of every group in all charts."""
-        return style.looks({run.group: run.encoding for run in self.runs})
 
 
 def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:

@@ -36,14 +36,6 @@ def test_pictures_are_of_one_run_of_several_and_of_its_checkpoints(cells, tmp_pa
     assert lines == dict.fromkeys(names, [10, 20])
 
 
-@pytest.mark.parametrize("count", [2, 40])
-def test_groups_of_one_encoding_differ_by_dash_or_by_colour(count):
-    looks = style.looks({f"rope-{n}": "rope" for n in range(count)} | {"nope": "nope"})
-    assert len({(look["color"], str(look["linestyle"])) for look in looks.values()}) == count + 1
-    if count == 2:
-        assert {look["color"] for look in looks.values()} == {"#0072B2", "#000000"}
-
-
 def test_a_figure_on_a_page_is_the_same_text_with_ids_of_its_own():
     def drawn(name):
         look = style.look_of_method("none")
