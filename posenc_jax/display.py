@@ -36,7 +36,7 @@ class Table(NamedTuple):
     caption: str
     head: Sequence[str]  # the name of each column
     rows: Sequence[Sequence[str]]  # a name, and a value for each further column
-    kinds: Sequence[str] = ("left",)  # of the first columns: left, prose, or empty
+    kinds: Sequence[str] = ("left",)  # of the first columns: left, words, prose or empty
     marks: Sequence[str] = ()  # of the rows: tie
 
 

@@ -10,19 +10,17 @@ RETRIEVAL = {
     "evaluation.documents": 160,
     "evaluation.windows": 1,
 }
-TEXT = {"evaluation.protocols": "same_token", "evaluation.windows": 2}
+TEXT = {"evaluation.protocols": "same_token", "evaluation.windows": 3}
+
+
+def of(name):
+    retrieval = {"recipe": f"configs/variables.py:{name}"} | RETRIEVAL
+    return [retrieval, {"recipe": f"configs/{name}.py"} | TEXT]
 
 
 def get_config():
     return {
-        "grid": [
-            job
-            for name in ("rope", "alibi")
-            for job in (
-                {"recipe": f"configs/variables.py:{name}"} | RETRIEVAL,
-                {"recipe": f"configs/{name}.py"} | TEXT,
-            )
-        ],
+        "grid": [*of("rope"), *of("alibi")],
         "fields": {
             "train_length": 64,
             "model.layers": 2,

@@ -302,7 +302,7 @@ def verdicts(panel: Panel) -> Table:
     if left:
         rows.append([f"{left} more in the full ranking below", "", ""])
     unit = "accuracy" if panel.is_retrieval else "bits per byte"
-    return Table("", [f"at {panel.longest:,} tokens", "verdict", unit], rows, ("left", "left"))
+    return Table("", [f"at {panel.longest:,} tokens", "verdict", unit], rows, ("left", "words"))
 
 
 def in_words(rank: Rank) -> str:
