@@ -7,7 +7,7 @@ BIN := .venv/bin
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
-	@echo "make demo            three small models, their curves and a page, in minutes"
+	@echo "make demo            four small models, their curves and a page, in minutes"
 	@echo "make test            units and a kill: minutes"
 	@echo "make test-programs   the other programs, as their users start them"
 	@echo "make test-slow       the tests marked slow"

@@ -3,7 +3,7 @@
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 
@@ -16,7 +16,6 @@ class Line(NamedTuple):
     look: dict[str, Any]  # options of matplotlib
     band: tuple[Sequence[float], Sequence[float]] | None = None  # low and high
     seeds: Sequence[Sequence[float]] = ()  # values of all seeds at each x
-    gid: str | None = None
     listed: bool = True  # in the legend
     method: Mapping[str, Any] | None = None  # columns of a row whose look it has below `look`
 
@@ -32,13 +31,12 @@ class Panels(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Text for a terminal, Markdown, LaTeX or, with the last three fields, a report's page."""
+    """Text for a terminal, Markdown, LaTeX or, with the last two fields, a report's page."""
 
     caption: str
     head: Sequence[str]  # the name of each column
     rows: Sequence[Sequence[str]]  # a name, and a value for each further column
-    kinds: Sequence[str] = ("left",)  # of the first columns: left, prose, or empty
-    gids: Sequence[str] = ()  # of the rows: KIND-NUMBER, like that of a line with the same control
+    kinds: Sequence[str] = ("left",)  # of the first columns: left, words, prose or empty
     marks: Sequence[str] = ()  # of the rows: tie
 
 
@@ -48,6 +46,22 @@ NONE = "–"  # a cell without a value; "-" on a terminal, and a dash in LaTeX
 def decimal(value: float | None, digits: int = 3) -> str:
     """A value as a cell of a table."""
     return NONE if value is None or isnan(value) else f"{value:.{digits}f}"
+
+
+Interval = tuple[float, float]
+
+
+def rounded(value: float | None, interval: Interval | None = None) -> str:
+    """A value with two decimals, or three where its interval is narrower than 0.01."""
+    fine = interval is not None and interval[1] - interval[0] < 0.01
+    return decimal(value, 3 if fine else 2)
+
+
+def ends(interval: Interval | None) -> str:
+    """An interval as text; a dash where there is none."""
+    if interval is None or not all(map(isfinite, interval)):
+        return NONE
+    return " to ".join(rounded(end, interval) for end in interval)
 
 
 LINE, NAME, GAP = 80, 24, 2  # letters of a line, of a name beside its values, between columns

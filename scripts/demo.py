@@ -1,8 +1,8 @@
 """python scripts/demo.py [--workdir=runs/demo] [--out=report/demo]
 
-Trains RoPE on a retrieval task, and RoPE and ALiBi on the standard library's source, all at L = 64.
-Evaluates them up to 8 L, RoPE also with YaRN and other extensions (configs/sweeps/demo.py), and
-writes a report. The same command resumes. --config.FIELD=VALUE sets a field in every run. `make
+Trains RoPE and ALiBi on a retrieval task and on the standard library's source, all at L = 64.
+Evaluates them up to 8 L, RoPE also with PI, NTK and YaRN (configs/sweeps/demo.py), and writes a
+report. The same command resumes. --config.FIELD=VALUE sets a field in every run. `make
 demo` runs it.
 """
 

@@ -2,8 +2,8 @@
 
 Writes a report on runs and sweeps, finished or not: OUT/index.html, a single file that needs no
 network, and the main figure of each protocol as a PNG. RUNS is the folder of a sweep or of one run.
-Next to retrieval accuracy, if scored, its figure shows the bits per byte of the runs --text, which
-may be the same runs if trained on a mixture.
+Beside retrieval accuracy, if scored, stands the loss of the runs --text, by default of RUNS; of a
+mixture that was evaluated on each of its texts, name the same runs.
 """
 
 import argparse

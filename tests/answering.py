@@ -6,20 +6,25 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.config.schema import Encoding, Training
+from posenc_jax.evaluation import ngrams
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.report.runs import ReportData, Run
 
 L, LONG = 64, 512
+BITS = ("bpb", "bpb_low", "bpb_high")
 PARTS = ["1-64", "65-512"]
 
 
 def cell(group, method, accuracy, *, trained=L, by_gap=(1.0, 0.5), length=LONG):
     """Return the rows of one method: accuracy at the longest length and by gap."""
     encoding = group.partition("-")[0]
-    extension = method.partition(":")[0]
+    extension, _, scale = method.partition(":")
     names = {"id": group, "name": group, "group": group, "encoding": encoding, "seed": 0}
     facts = {"trained": trained, "method": method, "extension": extension, "length": length}
+    facts["scale"] = float(scale or "nan")
     values = {"chance": 1 / 6, "ceiling": 1.0, "orderless": np.nan, "answers": 100.0}
+    values["token_hash"] = "t"
+    values |= dict.fromkeys(("accuracy_low", "accuracy_high", *BITS), np.nan)
     row = names | facts | values | {"protocol": "answers", "part": "", "accuracy": accuracy}
     gaps = [
         row | {"protocol": "gap", "part": part, "accuracy": value}
@@ -34,10 +39,12 @@ def of_text(group, bpb):
 
 
 def gathered(*cells):
-    points = pd.DataFrame([row for rows in cells for row in rows]).astype({"accuracy": float})
+    points = pd.DataFrame([row for rows in cells for row in rows])
+    points = points.astype({"accuracy": float, "bpb": float})
     runs = [_run(row) for row in points.drop_duplicates("group").itertuples()]
     none = points.iloc[:0]
-    return ReportData(runs, points, none, none, none, [])
+    yardsticks = pd.DataFrame(columns=[*ngrams.YARDSTICK_COLUMNS, "read"])
+    return ReportData(runs, points, yardsticks, none, [])
 
 
 def _run(row):

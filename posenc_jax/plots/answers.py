@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax.display import Line
-from posenc_jax.plots import curves, style
+from posenc_jax.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,50 +17,14 @@ NARROW = 22  # letters per line of a name beside the map, in a paper's column
 
 
 @style.styled
-def headline(
-    answers: Sequence[Line],
-    text: Sequence[Line],
-    grid: np.ndarray,  # [methods, parts], accuracies
-    methods: Sequence[str],
-    parts: Sequence[str],  # 1-16, 17-32, ...
-    trained: int,
-    title: str,
-    note: str = "",  # above the names of the lines
-) -> "Figure":
-    """Draw accuracy by tokens back at the top; below it, against context, bits per byte of text on
-    the left, if there are any, and accuracy relative to the ceiling on the right."""
-    from matplotlib.figure import Figure
-
-    legend = [style.folded(line.name, style.LONGEST) for line in answers]
-    below = max(3.6, 1.0 + 0.18 * sum(1 + name.count("\n") for name in legend))
-    above = _rows(methods)[-1] + 0.9
-    figure = Figure(figsize=(9.2, above + below), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=[above, below], squeeze=False)[:, 0]
-    widths = [1, 2] if text else [1]
-    panels = bottom.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
-    if text:
-        curves.over_tokens(panels[0], text, [trained])
-        panels[0].set(xlabel=CONTEXT, ylabel="bits per byte of text")
-    curves.over_tokens(panels[-1], answers, [trained], words_at="bottom")
-    panels[-1].set(xlabel=CONTEXT, ylabel=curves.VALUES["relative"], ylim=(0, 1.08))
-    handles, names = panels[-1].get_legend_handles_labels()
-    folded = [style.folded(name, style.LONGEST) for name in names]
-    beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
-    panels[-1].legend(handles, folded, title=note or None, title_fontsize=8, **beside)
-    axes = top.subplots()
-    _grid(axes, grid, methods, parts, trained)
-    figure.suptitle(title)
-    return figure
-
-
-@style.styled
 def by_gap(
-    grid: np.ndarray, methods: Sequence[str], parts: Sequence[str], trained: int
+    grid: np.ndarray, methods: Sequence[str], parts: Sequence[str], trained: int, title: str = ""
 ) -> "Figure":
-    """Draw the heat map alone."""
+    """Draw a heat map of accuracies by tokens back to the answer."""
     size = (2.2 + 0.9 * len(parts), 1.0 + _rows(methods)[-1])
     figure, (axes,) = style.panels(1, 1, size, tall=True)
     _grid(axes, grid, methods, parts, trained)
+    style.finish(figure, axes, title)
     return figure
 
 
@@ -135,7 +98,8 @@ def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
             axes.plot(centre, place, linestyle="", label=label, **look)
     axes.set_yticks(range(len(methods)), [method.name for method in methods])
     axes.set(xlim=(-0.03, 1.03), ylim=(len(methods) - 0.4, -0.6), xlabel="share of questions")
-    title = f"Found and ordered beyond L, at {longest:,} tokens; dotted: without order"
+    first = methods[0].name if methods else "no method"
+    title = f"At {longest:,} tokens {first} keeps order best; dotted: without order"
     style.finish(figure, axes, title, below=True)
     return figure
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from posenc_jax.data.texts import HELD_OUT
-from posenc_jax.display import Line, Panels
+from posenc_jax.display import Line, Panels, ends, rounded
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.cells import FRESH as FRESH_ROW
 from posenc_jax.evaluation.cells import curve_of, is_baseline, label
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
-VALUES |= {"accuracy": "accuracy", "relative": "accuracy relative to the ceiling"}
+VALUES |= {"accuracy": "accuracy", "relative": "accuracy, as a share of the best possible"}
 LENGTH, PLACE = "length (tokens)", "position in the window (tokens)"
-COUNTED = "yardstick"  # gid of lines of n-grams, whose numbers match no group
-BANDS = 5  # most readable bands; the intervals of more lines are bars
+TITLE = 64  # letters on a line of a title
+BANDS = 3  # most readable bands; the intervals of more lines are bars
 
 
 @style.styled
@@ -37,71 +37,48 @@ def chart(
     y: str,
     lengths: Sequence[int] = (),
     trained: Iterable[int] = (),
-    views: Sequence[tuple[float, float] | None] = (None,),
     log: bool = False,
     title: str = "",
     note: str = "",
     size: tuple[float, float] | None = None,
     below: bool = False,
 ) -> "Figure":
-    """Lines with their seeds, as dots or thin lines, and in the first panel with their bands;
-    baselines in the colours of their groups get one entry in the legend.
+    """Lines with their seeds, as dots or thin lines, and their bands; baselines in the colours of
+    their groups get one entry in the legend.
 
-    `lengths` makes the horizontal axis one of tokens. Each view is a panel with these limits.
+    `lengths` makes the horizontal axis one of tokens.
     """
-    figure, panels = style.panels(1, len(views), size)
-    lines = [*_with_best_yardstick(lines), *baselines(lines)]
-    for axes, view in zip(panels, views, strict=True):
-        if lengths:
-            over_tokens(axes, lines, trained, lengths)
-        else:
-            draw_lines(axes, lines)
-            axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.set_xlabel(x)
-        if view is not None:
-            axes.set_ylim(*view)
-        if log:
-            style.log_values(axes)
-        if axes is not panels[0]:
-            axes.set_title("closer")
-        lines = [line._replace(band=None) for line in lines]
-    panels[0].set_ylabel(y)
+    figure, (axes,) = style.panels(1, 1, size)
+    lines = [*lines, *baselines(lines)]
+    if lengths:
+        over_tokens(axes, lines, trained, lengths)
+    else:
+        draw_lines(axes, lines)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set(xlabel=x, ylabel=y)
+    if log:
+        style.log_values(axes)
     if note and not style.narrow():
-        panels[0].set_title(note, fontsize=8, color="0.35")
-    style.finish(figure, panels[0], title, below=below)
+        axes.set_title(note, fontsize=8, color="0.35")
+    style.finish(figure, axes, title, below=below)
     return figure
 
 
-def _with_best_yardstick(lines: Sequence[Line]) -> list[Line]:
-    """Drop all n-grams but the best; tables keep all of them."""
-    yardsticks = [line for line in lines if _is_yardstick(line)]
-    best = min(yardsticks, key=lambda line: line.y[0], default=None)
-    return [line for line in lines if line is best or not _is_yardstick(line)]
-
-
-def _is_yardstick(line: Line) -> bool:
-    return (line.gid or "").startswith(COUNTED)
-
-
 def over_tokens(
-    axes: "Axes",
-    lines: Sequence[Line],
-    trained: Iterable[int],
-    lengths: Sequence[int] = (),
-    **options: Any,
+    axes: "Axes", lines: Sequence[Line], trained: Iterable[int], lengths: Sequence[int] = ()
 ) -> None:
     """Draw lines over a logarithmic axis with these lengths, by default all at which a line has a
-    value; options are of `length_axis`."""
+    value."""
     draw_lines(axes, lines)
     lengths = lengths or sorted({int(x) for line in lines for x in line.x})
-    style.length_axis(axes, lengths, sorted(set(trained)), **options)
+    style.length_axis(axes, lengths, sorted(set(trained)))
 
 
 def draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
     few = sum(line.band is not None for line in lines) <= BANDS
     for line in lines:
-        label, gid = line.name if line.listed else "_", line.gid
-        (drawn,) = axes.plot(line.x, line.y, **line.look, label=label, gid=gid)
+        label = line.name if line.listed else "_"
+        (drawn,) = axes.plot(line.x, line.y, **line.look, label=label)
         colour = drawn.get_color()
         sparse = "markevery" in line.look
         if any(len(each) > 1 for each in line.seeds):
@@ -109,29 +86,91 @@ def draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
             if line.look.get("marker") and not sparse:
                 look = dict(marker=".", linestyle="", markersize=3, alpha=0.5)
             for values in zip_longest(*line.seeds, fillvalue=np.nan):
-                axes.plot(line.x, list(values), color=colour, gid=gid, **look)
+                axes.plot(line.x, list(values), color=colour, **look)
         if line.band is not None:
             if few or sparse:
                 filled: dict[str, Any] = dict(color=colour, alpha=0.12, linewidth=0)
-                axes.fill_between(line.x, *line.band, **filled, gid=gid)
+                axes.fill_between(line.x, *line.band, **filled)
             else:
-                axes.vlines(line.x, *line.band, color=colour, alpha=0.6, linewidth=1, gid=gid)
+                axes.vlines(line.x, *line.band, color=colour, alpha=0.6, linewidth=1)
 
 
-SHOWN = 0.25  # least share of the values in a closer view
+class View(NamedTuple):
+    """A panel of lines against length, whose title is a claim."""
+
+    title: str
+    y: str
+    lines: Sequence[Line]
+    trained: Sequence[int]
+    limits: tuple[float, float]  # of the vertical axis
 
 
-def near(lines: Sequence[Line]) -> tuple[float, float] | None:
-    """Limits of a closer view, up to a fifth above the lowest value.
+@style.styled
+def named(*views: View) -> "Figure":
+    """Panels of lines with their last values and names at their ends, and L marked."""
+    inches = max(3.0, 0.17 * max(len(view.lines) for view in views))  # of an axis
+    across = 1 if style.narrow() else len(views)
+    down = len(views) // across
+    size = (6.2 * across, (inches + 0.9) * down)
+    figure, panels = style.panels(down, across, size, tall=True)
+    for axes, view in zip(panels, views, strict=True):
+        draw_lines(axes, view.lines)
+        lengths = sorted({int(x) for line in view.lines for x in line.x})
+        style.length_axis(axes, lengths)
+        for length in view.trained:
+            axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
+            side = "left" if length == lengths[0] else "center"
+            style.annotate(axes, f"L = {length:,}", (length, 1), (0, 2), ha=side, va="bottom")
+        axes.set(xlabel=LENGTH, ylabel=view.y, ylim=view.limits)
+        axes.margins(x=0)
+        if not style.narrow():
+            axes.set_title(style.folded(view.title, TITLE), loc="left", pad=16, weight="bold")
+        _name_ends(axes, view.lines, style.LINE * 0.8 / inches)
+    return figure
 
-    None where all lines fit, or where it shows less than a quarter of the values.
-    """
-    shown = [line for line in lines if line.listed and not _is_yardstick(line)]
-    values = [v for line in shown for v in (*line.y, *(v for each in line.seeds for v in each))]
-    if not values or max(values) <= 1.2 * min(values):
-        return None
-    low, high = 0.98 * min(values), 1.2 * min(values)
-    return (low, high) if np.mean(np.array(values) <= high) >= SHOWN else None
+
+def _name_ends(axes: "Axes", lines: Sequence[Line], gap: float) -> None:
+    """Write a value and a name at the end of each line, at least `gap` of the axis apart; those of
+    lines that leave the panel stand at its top."""
+    low, high = axes.get_ylim()
+    ends = np.clip([(line.y[-1] - low) / (high - low) for line in lines], 0, 1)
+    for line, end, place in zip(lines, ends, style.spaced(ends, gap), strict=True):
+        colour = line.look["color"]
+        above = " ↑" if line.y[-1] > high else ""
+        name = line.name if len(line.name) <= style.LONGEST else f"{line.name[: style.LONGEST]}…"
+        axes.annotate(
+            style.folded(f"{last_value(line)} {name}{above}", 2 * style.LONGEST),
+            (line.x[-1], low + end * (high - low)),
+            (1.04, place),
+            textcoords="axes fraction",
+            color=colour,
+            fontsize=8,
+            va="center",
+            arrowprops=dict(arrowstyle="-", color=colour, alpha=0.6, linewidth=0.5, **TO_NAME),
+        )
+
+
+TO_NAME: dict[str, Any] = dict(relpos=(0, 0.5), shrinkA=1, shrinkB=0)  # of a thin line
+
+
+def last_value(line: Line) -> str:
+    band = line.band and (line.band[0][-1], line.band[1][-1])
+    return rounded(line.y[-1], band)
+
+
+@style.styled
+def pointed(figure: "Figure", views: Sequence[View]) -> "Figure":
+    """Add a value at each point of the lines, which a page shows under the pointer."""
+    for axes, view in zip(figure.axes, views, strict=True):
+        for line in view.lines:
+            bands = list(zip(*line.band, strict=True)) if line.band else [None] * len(line.x)
+            urls = [
+                f"{style.VALUE}{line.name}, {x:,} tokens: {rounded(y, band)}"
+                + ("" if band is None else f" ({ends(band)})")
+                for x, y, band in zip(line.x, line.y, bands, strict=True)
+            ]
+            axes.scatter(line.x, line.y, s=120, alpha=0, urls=urls)
+    return figure
 
 
 CEILING = Line("ceiling: all that a window holds", [], [], style.CEILING)
@@ -150,10 +189,9 @@ def gram(order: int, counted: int | None = None) -> str:
     return f"{order}-gram" + ("" if counted is None else f" of {counted / 1e6:.3g}M")
 
 
-def yardstick(order: int, lengths: Sequence[int], value: float, name: str) -> Line:
+def yardstick(lengths: Sequence[int], value: float, name: str) -> Line:
     """Line of an n-gram on the same targets, constant over context length."""
-    gid = f"{COUNTED}-{1000 + order}"
-    return Line(name, lengths, [value] * len(lengths), style.YARDSTICK, gid=gid)
+    return Line(name, lengths, [value] * len(lengths), style.YARDSTICK)
 
 
 def baselines(lines: Sequence[Line]) -> list[Line]:
@@ -309,18 +347,19 @@ def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
 
 
 def _yardsticks(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) -> list[Line]:
-    """Lines of n-grams on the same targets, named by the size of their text if sizes differ."""
+    """The best n-gram on the same targets, named by the size of its text if sizes differ."""
     lengths, scored = sorted({r["length"] for r in rows}), {row["token_hash"] for row in rows}
     values = {
         (row["counted"], row["order"]): row[value]
         for row in yardsticks
         if row["token_hash"] in scored and row[value]
     }
+    if not values:
+        return []
+    counted, order = min(values, key=lambda key: values[key])
     several = len({counted for counted, _ in values}) > 1
-    return [
-        yardstick(order, lengths, values[counted, order], gram(order, counted if several else None))
-        for counted, order in sorted(values)
-    ]
+    name = gram(order, counted if several else None)
+    return [yardstick(lengths, values[counted, order], name)]
 
 
 @style.styled

@@ -41,7 +41,7 @@ ENCODINGS = {
     "kerple_power": ("#999933", "<"),
     "sandwich": ("#AA4499", ">"),
     "randomized": ("#777777", "p"),
-    "fox": ("#661100", "d"),
+    "fox": ("#4A0DF2", "d"),
     "hybrid": ("#44AA99", "x"),
     "ssmax": ("#6699CC", "+"),
     "cope": ("#DDAA33", "1"),
@@ -70,7 +70,7 @@ EXTENSIONS = {
     "topk": ("#0072B2", "_"),
     "rerope": ("#000000", "D"),
     "leaky_rerope": ("#777777", "p"),
-    "self_extend": ("#117733", "x"),
+    "self_extend": ("#690DF2", "x"),
     "dca": ("#661100", "+"),
     "lm_infinite": ("#999933", "H"),
     "streaming": ("#33BBEE", "8"),
@@ -78,6 +78,14 @@ EXTENSIONS = {
 FOLLOWING = {f"dynamic_{name}": (name, "--") for name in ("pi", "ntk", "yarn")}
 FOLLOWING |= {f"stepped_{name}": (name, "-.") for name in ("ntk", "yarn")}
 EXTENSIONS |= {name: EXTENSIONS[static] for name, (static, _) in FOLLOWING.items()}
+NAMES = {"rope": "RoPE", "alibi": "ALiBi", "nope": "NoPE", "t5": "T5", "fire": "FIRE", "fox": "FoX"}
+NAMES |= {"kerple_log": "KERPLE log", "kerple_power": "KERPLE power", "sandwich": "Sandwich"}
+NAMES |= {"xpos": "xPos", "randomized": "randomised", "ssmax": "SSMax", "cope": "CoPE"}
+NAMES |= {"dape": "DAPE", "selective_rope": "Selective RoPE", "pope": "PoPE", "pi": "PI"}
+NAMES |= {"ntk": "NTK", "ntk_by_parts": "NTK by parts", "yarn": "YaRN", "llama3": "Llama 3"}
+NAMES |= {"longrope": "LongRoPE", "abf": "ABF", "logn": "log-n", "topk": "top-k", "dca": "DCA"}
+NAMES |= {"rerope": "ReRoPE", "leaky_rerope": "Leaky ReRoPE", "self_extend": "Self-Extend"}
+NAMES |= {"lm_infinite": "LM-Infinite"}
 SPARE = ("1", "2", "3", "4", "_")  # marks of names without a look above
 DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # groups of one encoding
 OTHERS = ("--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)))  # methods with the same look
@@ -169,18 +177,19 @@ def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tupl
     return colour, SPARE[number // 360 % len(SPARE)]
 
 
-def looks(encodings: Mapping[str, str]) -> dict[str, Look]:
-    """Look of every group, given its encoding: the encoding's, with a dash per group.
+def written(name: str) -> str:
+    """An encoding or extension as papers write it; another name as it is."""
+    if name in FOLLOWING:
+        kind, _, static = name.partition("_")
+        return f"{kind} {written(static)}"
+    known, mark, more = name.partition(",")  # "rope, tuned"
+    if known in ENCODINGS or known in EXTENSIONS:
+        known = NAMES.get(known, known.replace("_", " "))
+    return f"{known}{mark}{more}"
 
-    If one encoding has more groups than there are dashes, every group gets its own colour.
-    """
-    names = list(encodings)
-    alike = {e: [n for n in names if encodings[n] == e] for e in encodings.values()}
-    palette = list(ENCODINGS.values())
-    if any(len(groups) > len(DASHES) for groups in alike.values()):
-        size = len(palette)
-        return {n: _look(*palette[i % size], _dash(i // size)) for i, n in enumerate(names)}
-    return {n: _look(*look_of(e), _dash(alike[e].index(n))) for n, e in encodings.items()}
+
+def look_of_encoding(name: str) -> Look:
+    return _look(*look_of(name), "-")
 
 
 def look_of_method(extension: str) -> Look:
@@ -207,10 +216,6 @@ def distinct(looks: Sequence[Look]) -> list[Look]:
 
 def _look(color: str, marker: str, linestyle: Any) -> Look:
     return dict(color=color, marker=marker, linestyle=linestyle)
-
-
-def _dash(number: int) -> Any:
-    return DASHES[number % len(DASHES)]
 
 
 def panels(
@@ -254,11 +259,7 @@ def finish(figure: "Figure", axes: "Axes", title: str = "", *, below: bool = Fal
         lines = sum(name.count("\n") + 1 for name in names)
         figure.set_figheight(figure.get_figheight() + LINE * -(-lines // columns))
     place = "outside lower center" if below else "outside right center"
-    drawn = figure.legend(handles, names, loc=place, ncols=columns)
-    for handle, shown, text in zip(handles, drawn.legend_handles, drawn.get_texts(), strict=True):
-        for artist in (shown, text):
-            if artist is not None:
-                artist.set_gid(handle.get_gid())
+    figure.legend(handles, names, loc=place, ncols=columns)
 
 
 def folded(name: str, letters: int) -> str:
@@ -270,6 +271,19 @@ def folded(name: str, letters: int) -> str:
                 lines.append("")
             lines[-1] += piece
     return "\n".join(line.strip() for line in lines).replace("$", r"\$")  # else it is math
+
+
+def spaced(places: Sequence[float], gap: float) -> list[float]:
+    """Places between 0 and 1 moved as little as possible to be `gap` apart, in their order."""
+    order = np.argsort(places, kind="stable")
+    groups: list[list[float]] = []  # of places that touch, each without the gaps below it
+    for rank, index in enumerate(order):
+        groups.append([places[index] - rank * gap])
+        while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    lowest = [mean for group in groups for mean in [float(np.mean(group))] * len(group)]
+    moved = np.clip(lowest, 0, max(0, 1 - gap * (len(order) - 1))) + gap * np.arange(len(order))
+    return moved[np.argsort(order)].tolist()
 
 
 NUMBERS = 12  # most numbers along an axis
@@ -351,12 +365,12 @@ def save(figure: "Figure", path: Path) -> Path:
     return path
 
 
+VALUE = "value:"  # of the address of a point, which becomes its attribute data-value
+
+
 @styled
 def svg(figure: "Figure", name: str, title: str) -> str:
-    """Return a figure as an svg element whose ids begin with the name.
-
-    A gid KIND-NUMBER becomes the attributes data-kind and data-group, for scripts of the page.
-    """
+    """Return a figure as an svg element whose ids begin with the name."""
     stream = io.StringIO()
     engine = figure.get_layout_engine()
     if engine is not None:  # laid out here, so that saving does not draw everything twice
@@ -366,8 +380,9 @@ def svg(figure: "Figure", name: str, title: str) -> str:
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.S)
+    pointed = rf'<a xlink:href="{VALUE}([^"]*)"[^>]*>(.*?)</a>'
+    text = re.sub(pointed, r'<g data-value="\1">\2</g>', text, flags=re.S)
     text = re.sub(r' (width|height)="[^"]*"', "", text, count=2)  # those of the element itself
-    text = re.sub(r'id="([a-z]+)-(\d+)"', r'data-kind="\1" data-group="\2"', text)
     text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", text)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
 

@@ -1,14 +1,13 @@
 """Retrieval accuracy in a report: lines, a map by distance, oracles, reach and order."""
 
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from posenc_jax.display import Line, Table, decimal
+from posenc_jax.display import Table, decimal
 from posenc_jax.evaluation.statistics import over_seeds
-from posenc_jax.plots import answers, curves, style
 from posenc_jax.plots.answers import Found, Interval, found_and_order
 from posenc_jax.report import figures
 from posenc_jax.report.runs import Frame, ReportData
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 ADMITTED = 0.8  # share of the range from chance to ceiling that an oracle must reach
 FEWEST_ANSWERS = 20  # per cell of the map; with fewer the accuracy is too uncertain
-MOST_LINES = 8  # in a picture, besides the controls; the map above has every row
-WORTH_A_LINE = 0.1  # gain in accuracy from which an extension is drawn beside its encoding
 FINDS = 0.1  # found beyond L from which a method is drawn
 SEES_NO_FURTHER = 0.08  # largest difference beyond L from the accuracy of the window of L
 
@@ -28,7 +25,7 @@ SEES_NO_FURTHER = 0.08  # largest difference beyond L from the accuracy of the w
 class Answers(NamedTuple):
     """Accuracy of every method of every group and seed."""
 
-    points: Frame  # protocol `answers`, with accuracy `relative` to the ceiling
+    points: Frame  # protocol `answers`
     gaps: Frame  # protocol `gap`
     trained: int  # L of all runs but the oracles
     longest: int
@@ -43,12 +40,10 @@ def collect(data: ReportData) -> Answers | None:
     points = scored[scored.protocol == "answers"]
     if points.empty:
         return None
-    points = points.assign(relative=points.accuracy / points.ceiling.fillna(1.0))
     trained, longest = _lengths(points)
     far = points[(points.trained >= longest) & (points.length == longest)]
     oracles = list(far[far.method == "none"].group.unique()) if trained < longest else []
-    labels = {run.group for run in data.runs if run.config.label}
-    names = _short_names(points, longest, labels)
+    names = short_names(data, points)
     names = {g: f"{name}, oracle" if g in oracles else name for g, name in names.items()}
     gaps = scored[scored.protocol == "gap"]
     means = points[points.length == longest].groupby(["group", "method"]).accuracy.mean()
@@ -64,7 +59,10 @@ def _lengths(points: Frame) -> tuple[int, int]:
     return int(beyond.trained.min()) if len(beyond) else longest, longest
 
 
-def _short_names(points: Frame, longest: int, labels: set[str]) -> dict[str, str]:
+def short_names(data: ReportData, points: Frame) -> dict[str, str]:
+    """Names of the groups of some rows: the encoding where it is unique, or a label."""
+    longest = points.length.max()
+    labels = {run.group for run in data.runs if run.config.label}
     groups = points[["group", "encoding", "trained"]].drop_duplicates("group")
     known = groups[~groups.group.isin(labels)].copy()
     known["oracle"] = known.trained >= longest  # shown in the name
@@ -81,13 +79,6 @@ def _shared(groups: list[str], encodings: set[str]) -> str:
     start = start[: start.rfind("-") + 1]
     names_encoding = any(word in encodings for word in start.split("-"))
     return "" if names_encoding or len(groups) < 2 else start
-
-
-def legend_entry(results: Answers, group: str, method: str) -> str:
-    """Name of a line or a row."""
-    if method == "window":
-        return "a window of L"
-    return figures.with_method(results.names[group], method)
 
 
 def admitted(results: Answers) -> str:
@@ -114,71 +105,11 @@ def admitted(results: Answers) -> str:
     )
 
 
-def lines(data: ReportData, results: Answers, most: int | None = None) -> list[Line]:
-    """Lines of every encoding and its best extension where that gains, best first; then controls.
-
-    At most `most` of them are kept, spread from best to worst.
-    """
-    result = []
-    for group, method in _spread(drawn_methods(results), most):
-        points = results.points[(results.points.group == group) & (results.points.method == method)]
-        name, gid = legend_entry(results, group, method), data.gid(group)
-        look = look_with_method(data.looks[group], method)
-        result.append(figures.line(name, points, look, "relative", gid=gid))
-    return result + controls(data, results)
-
-
-def drawn_methods(results: Answers) -> list[tuple[str, str]]:
-    """Groups and methods of the lines, best first."""
-    best, pairs = results.best, []
-    for (group, method), value in best.items():
-        first = all(group != other for other, _ in pairs)
-        gains = first and value > best.get((group, "none"), 0.0) + WORTH_A_LINE
-        shown = method == "none" or (gains and method != "window")
-        if shown and group not in results.oracles:
-            pairs.append((group, method))
-    return pairs
-
-
-def _spread(pairs: list[tuple[str, str]], most: int | None) -> list[tuple[str, str]]:
-    """At most `most` pairs: the best, its encoding, and the others evenly thinned."""
-    if most is None or len(pairs) <= most:
-        return pairs
-    always = [pair for pair in pairs if pair in (pairs[0], (pairs[0][0], "none"))]
-    others = [pair for pair in pairs if pair not in always]
-    indices = np.linspace(0, len(others) - 1, most - len(always)).round().astype(int)
-    chosen = [*always, *(others[place] for place in indices)]
-    return [pair for pair in pairs if pair in chosen]
-
-
-def look_with_method(plain: style.Look, method: str) -> style.Look:
-    """Look of an encoding, dashed with an extension."""
-    return plain if method == "none" else plain | {"linestyle": "--", "markerfacecolor": "white"}
-
-
-def controls(data: ReportData, results: Answers) -> list[Line]:
-    """Lines of the ceiling, the reader without order, the window of L and the oracles."""
-    lengths = sorted(results.points.length.unique())
-    result = [curves.CEILING._replace(x=lengths, y=[1.0] * len(lengths))]
-    relative = results.points.assign(relative=results.points.orderless / results.points.ceiling)
-    known = relative.groupby("length").relative.mean().dropna()
-    result.append(curves.ORDERLESS._replace(x=list(known.index), y=list(known)))
-    window = results.points[results.points.method == "window"]
-    window = window[window.trained == results.trained]
-    result.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
-    for group in results.oracles:
-        points = results.points[(results.points.group == group) & (results.points.method == "none")]
-        look = {"color": data.looks[group]["color"], "linestyle": ":", "linewidth": 1.2}
-        result.append(figures.line(results.names[group], points, look, "relative"))
-    return [line._replace(seeds=(), band=None) for line in result if line.x]
-
-
-def grid(results: Answers, *, brief: bool = False) -> tuple[np.ndarray, list[str], list[str]]:
+def grid(results: Answers) -> tuple[np.ndarray, list[str], list[str]]:
     """Accuracy by method and distance to the answer, with the names of rows and columns.
 
     Rows are ordered by accuracy at the longest length. One row is the mean of all windows of L; it
-    also covers extensions that see no further. The brief map has only the best extension of
-    each group, where it gains.
+    also covers extensions that see no further.
     """
     parts = sorted(results.gaps.part.unique(), key=lambda part: int(part.partition("-")[0]))
     means = results.gaps.groupby(["group", "method", "part"]).accuracy.mean()
@@ -198,10 +129,7 @@ def grid(results: Answers, *, brief: bool = False) -> tuple[np.ndarray, list[str
     near = {p for p in pairs if p[1] != "none" and windows and any(beyond)}
     near = {p for p in near if _close(rows[p], window, beyond)}
     pairs = [p for p in pairs if p not in near]
-    if brief:
-        first = {group: (group, method) for group, method in reversed(pairs)}
-        pairs = [p for p in pairs if p[1] == "none" or p == first[p[0]]]
-    names = [legend_entry(results, *pair) for pair in pairs]
+    names = [figures.with_method(results.names[group], method) for group, method in pairs]
     if windows:
         names.append(", ".join(["windows of L (mean)", *sorted({method for _, method in near})]))
     values = np.array([*(rows[pair] for pair in pairs), *([window] if windows else [])])
@@ -224,57 +152,6 @@ def _close(row: tuple, window: tuple, chosen: list[bool]) -> bool:
     return bool(np.all(distance < SEES_NO_FURTHER))
 
 
-def text(
-    data: ReportData, results: Answers, own: bool, extended: Container[tuple[str, str]] = ()
-) -> list[Line]:
-    """Bits of text against context, as trained and for the `extended` pairs of encoding and method.
-
-    Encodings with an extended method also get the window of L. Groups that answer are included only
-    if `own`: the text comes from separate runs.
-    """
-    points = data.points[(data.points.protocol == "same_token") & data.points.accuracy.isna()]
-    result = []
-    for group, of_group in points.groupby("group", sort=False):
-        if not own and group in results.names:
-            continue
-        encoding, methods = of_group.encoding.iloc[0], list(of_group.method.unique())
-        shown = [method for method in methods if (encoding, method) in extended]
-        for method in (*(["window"] if shown else []), *shown, "none"):
-            look = (
-                style.WINDOW
-                if method == "window"
-                else look_with_method(data.looks[str(group)], method)
-            )
-            own_points = of_group[of_group.method == method]
-            result.append(figures.line(str(group), own_points, dict(look)))
-    return [line for line in result if line.x]
-
-
-def pictures(data: ReportData, text_runs: ReportData | None = None) -> "dict[str, Figure]":
-    """One picture for a screen, or its two parts for a paper's column."""
-    results = collect(data)
-    if results is None or results.gaps.empty:
-        return {}
-    drawn = lines(data, results, MOST_LINES)
-    values, names, parts = grid(results, brief=not style.narrow())
-    if style.narrow():
-        lengths, label = sorted(results.points.length.unique()), curves.VALUES["relative"]
-        return {
-            "answers": curves.chart(drawn, y=label, lengths=lengths, trained=[results.trained]),
-            "gap": answers.by_gap(values, names, parts, results.trained),
-        }
-    encodings = dict(zip(results.points.group, results.points.encoding, strict=True))
-    pairs = [(encodings[group], method) for group, method in drawn_methods(results)]
-    extended = {pair for pair in pairs if pair[1] != "none"}
-    text_lines = text(text_runs or data, results, text_runs is not None, extended)
-    title = f"Retrieval accuracy by distance to the answer, trained at {results.trained} tokens"
-    words = f"{MOST_LINES} of {len(pairs)} methods, from best to worst; the map has all"
-    note = words if len(pairs) > MOST_LINES else ""
-    trained = results.trained
-    picture = answers.headline(drawn, text_lines, values, names, parts, trained, title, note)
-    return {"answers": picture}
-
-
 class Ordered(NamedTuple):
     """What a method finds beyond L and how it orders it, by seed; order may be undefined."""
 
@@ -292,15 +169,13 @@ def ordered(data: ReportData) -> tuple[list[Ordered], int] | None:
     beyond = points[(points.part == "beyond") & (points.trained < points.length)]
     if not {"found", "last_of_two"} <= set(beyond.protocol):
         return None
-    longest, scored, rows = int(beyond.length.max()), collect(data), []
+    longest, names, rows = int(beyond.length.max()), short_names(data, beyond), []
     far = beyond[beyond.length == longest]
     near = points[(points.protocol == "last_of_two") & (points.length == points.trained)]
     for (group, method), own in far.groupby(["group", "method"], sort=False):
         pairs = own[own.protocol == "last_of_two"]
         at_trained = near[(near.group == group) & (near.method == method)]
-        name = figures.with_method(str(group), str(method))
-        if scored is not None:
-            name = legend_entry(scored, str(group), str(method))
+        name = figures.with_method(names[group], str(method))
         by_part = (at_trained[at_trained.part == part].accuracy for part in ("within", "hard"))
         found = own[own.protocol == "found"].found
         rows.append(Ordered(name, found, pairs.order.dropna(), pairs.held, *by_part))

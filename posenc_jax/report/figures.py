@@ -1,13 +1,13 @@
 """Lines of a report's charts, and the parts of its page."""
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from posenc_jax.display import NONE, Line, Table, decimal
+from posenc_jax import composition
+from posenc_jax.display import NONE, Line, Table, rounded
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.statistics import over_seeds
@@ -31,7 +31,8 @@ def line(
     x: str = "length",
     **options: Any,
 ) -> Line:
-    """Line of means over seeds where all are finite, with t-intervals from three seeds on."""
+    """Line of means over seeds where all are finite, with t-intervals from three seeds on, or the
+    mean interval over documents."""
     seeds = {
         at: [float(v) for v in values]
         for at, values in points.groupby(x)[value]
@@ -42,32 +43,22 @@ def line(
     complete = bool(spread) and len(intervals) == len(spread)
     lows, highs = ([interval[i] for interval in intervals] for i in (1, 2))
     band = (lows, highs) if complete else None
+    if not complete and seeds and f"{value}_low" in points:
+        ends = points.groupby(x)[[f"{value}_low", f"{value}_high"]].mean().loc[list(seeds)]
+        lows, highs = (ends[end].tolist() for end in ends)
+        band = (lows, highs) if np.isfinite([lows, highs]).all() else None
     means = [float(np.mean(values)) for values in seeds.values()]
     return Line(name, list(seeds), means, look, band, list(seeds.values()), **options)
 
 
-def against_length(data: ReportData, protocol: str, value: str = "bpb") -> list[Line]:
-    """Lines of every group without extensions, best at the longest length first; then n-grams and
-    baselines."""
-    lines, baselines = [], []
-    for number, group in enumerate(data.groups):
-        rows = data.points[(data.points.protocol == protocol) & (data.points.group == group)]
-        plain = rows[rows.method == "none"]
-        beyond = plain[plain.length >= plain.trained]
-        look, grey = data.looks[group], {"gid": f"baseline-{number}", "listed": False}
-        colour = {"color": look["color"]}
-        lines.append(line(group, plain, look, value, gid=data.gid(group)))
-        for name, look in (("window", style.WINDOW), ("streaming", style.STREAMING)):
-            points = rows[rows.method == name]
-            baselines.append(line(f"{group}, {name}", points, look | colour, value, **grey))
-        if value == "bpb":
-            entry = curves.null_of(protocol)
-            name = f"{group}, {entry.name.partition(':')[0]}"
-            baselines.append(line(name, beyond, entry.look | colour, "null_bpb", **grey))
-    lines = sorted((item for item in lines if item.x), key=lambda item: (-item.x[-1], item.y[-1]))
-    points = data.points[(data.points.protocol == protocol) & (data.points.method == "none")]
-    grey = ngram_lines(data, points, value) if protocol == protocols.HEADLINE else []
-    return lines + grey + [item._replace(seeds=(), band=None) for item in baselines if item.x]
+def by_length(points: Frame, value: str) -> list[Line]:
+    """A line of every method and baseline of every group, best at the longest length first."""
+    known = points.groupby(["group", "method"], sort=False)
+    lines = [line(with_method(*pair), rows, {}, value) for pair, rows in known]
+    sign = 1 if value == "bpb" else -1
+    return sorted(
+        (item for item in lines if item.x), key=lambda item: (-item.x[-1], sign * item.y[-1])
+    )
 
 
 def yardsticks(data: ReportData, points: Frame) -> Frame:
@@ -83,53 +74,24 @@ def yardsticks(data: ReportData, points: Frame) -> Frame:
     return rows.assign(name=names).sort_values(["counted", "order"])
 
 
-def ngram_lines(data: ReportData, points: Frame, value: str = "bpb") -> list[Line]:
-    """A grey line for the loss of each n-gram on the same targets."""
+def ngram_lines(data: ReportData, points: Frame) -> list[Line]:
+    """A grey line for the loss of each n-gram on the same targets, best first."""
     lengths = sorted(points.length.unique())
-    return [
-        curves.yardstick(
-            row.order, lengths, row.bpb if value == "bpb" else float(np.exp(row.nll)), row.name
-        )
-        for row in yardsticks(data, points).itertuples()
-        if value == "ppl" or row.bpb is not None
-    ]
-
-
-def extended(data: ReportData, group: str, points: Frame, by: str = "", **options: Any):
-    """Lines of every extension of a group at its largest scale, or of one at all its scales."""
-    if by:
-        chosen = points[points.extension.isin(["none", by])]
-        rows = chosen.sort_values("scale", na_position="first")
-        scaled = iter(curves.scale_looks(rows.scale.nunique()))
-    else:
-        largest = points.groupby("extension").scale.transform("max")
-        rows = points[points.scale.isna() | (points.scale == largest)]
-        scaled = iter(())
-    lines = []
-    for (extension, method), points_of in rows.groupby(["extension", "method"], sort=False):
-        look = next(scaled) if by else style.look_of_method(extension)
-        if extension == "none":
-            look = data.looks[group]
-        sparse = style.SPARSE if options.get("x") == "place" else {}
-        lines.append(line(str(method), points_of, sparse | look, **options))
-    lines = curves.apart([item for item in lines if item.x])
-    return sorted(lines, key=lambda item: (item.name != "none", -item.x[-1], item.y[-1]))
-
-
-def by_place(data: ReportData, protocol: str) -> list[Line]:
-    """Lines of every group without extensions over the places of its longest window."""
-    lines = []
-    for group in data.groups:
-        rows = data.places[(data.places.protocol == protocol) & (data.places.group == group)]
-        look = style.SPARSE | data.looks[group]
-        plain = rows[rows.method == "none"]
-        lines.append(line(group, plain, look, "nll", "place", gid=data.gid(group)))
-    return [item for item in lines if item.x]
+    rows = [row for row in yardsticks(data, points).itertuples() if row.bpb is not None]
+    rows = sorted(rows, key=lambda row: row.bpb)
+    return [curves.yardstick(lengths, row.bpb, row.name) for row in rows]
 
 
 def with_method(name: str, method: str) -> str:
-    """Name of a group with a method."""
-    return name if method == "none" else f"{name} + {method}"
+    """Name of a group with a method, as papers write them."""
+    if method == "none" or method in BASELINES:
+        return style.written(name) + (f", {BASELINES[method]}" if method in BASELINES else "")
+    words = []
+    for part in composition.parts(method):
+        scale = "" if part.scale is None else f" by {part.scale:g}"
+        options = ", ".join(f"{option} {value}" for option, value in part.options.items())
+        words.append(style.written(part.name) + scale + (f" ({options})" if options else ""))
+    return f"{style.written(name)} with {' and '.join(words)}"
 
 
 def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
@@ -147,11 +109,6 @@ def plainness(method: str) -> tuple:
     """Rank of a method among those with equal values: the plainest comes first."""
     follows = method.startswith(("dynamic_", "stepped_"))
     return method != "none", method not in BASELINES, follows, method
-
-
-def tokens_axis(points: Frame) -> dict[str, Any]:
-    """Options of a chart for the token axis of these points."""
-    return {"lengths": sorted(points.length.unique()), "trained": points.trained.unique()}
 
 
 def counts_in_words(points: Frame) -> str:
@@ -198,7 +155,6 @@ class Section(NamedTuple):
     sentence: str
     blocks: Sequence[Block]
     controls: Sequence[Select] = ()
-    groups: Mapping[str, str] = {}  # group -> colour, for the controls of the whole page
 
 
 def chart(figure: "Figure", name: str, title: str) -> Chart:
@@ -212,32 +168,23 @@ def chart_with_table(
     y: str,
     when: Mapping[str, str] = {},
     *,
-    closer: bool = False,
     every: int = 1,
     **options: Any,
 ) -> Block:
-    """A chart of lines, a closer view of those near the best, and a table of the lines' values.
-
-    The table has every `every`-th place of the horizontal axis, its CSV all places.
-    """
+    """A chart of lines and a table of their values at every `every`-th place of the horizontal
+    axis; its CSV has all places."""
     if not any(line.x for line in drawn):
         return Block(when, text="nothing to show yet")
-    options |= {"y": y, "size": SIZE, "below": True}
-    charts = [chart(curves.chart(drawn, **options), name, title)]
-    view = curves.near(drawn) if closer else None
-    if view is not None:
-        bare = [line._replace(band=None) for line in drawn]
-        figure = curves.chart(bare, views=[view], **options)
-        charts.append(chart(figure, f"{name}-closer", f"{title}, closer"))
+    drawing = curves.chart(drawn, y=y, size=SIZE, below=True, **options)
+    table = table_of(drawn, y, every)
+    return Block(when, "", "", [chart(drawing, name, title)], table, file_of(name, drawn))
+
+
+def table_of(drawn: Sequence[Line], words: str, every: int = 1) -> Table:
     places = sorted({at for line in drawn for at in line.x})
     shown = sorted({*places[::every], *places[-1:]})
-    table = Table(
-        "",
-        [y, *(f"{at:,.0f}" for at in shown)],
-        [[line.name, *(_cell(line, at) for at in shown)] for line in drawn],
-        gids=[line.gid or "" for line in drawn],
-    )
-    return Block(when, charts=charts, table=table, files={name: _frame(drawn)})
+    rows = [[line.name, *(_cell(line, at) for at in shown)] for line in drawn]
+    return Table("", [words, *(f"{at:,.0f}" for at in shown)], rows)
 
 
 def _cell(line: Line, at: float) -> str:
@@ -245,11 +192,15 @@ def _cell(line: Line, at: float) -> str:
     if at not in line.x:
         return NONE
     index = list(line.x).index(at)
-    half = "" if line.band is None else f" ± {decimal(line.band[1][index] - line.y[index])}"
-    return f"{decimal(line.y[index])}{half}"
+    if line.band is None:
+        return rounded(line.y[index])
+    interval = line.band[0][index], line.band[1][index]
+    half = (interval[1] - interval[0]) / 2
+    return f"{rounded(line.y[index], interval)} ± {rounded(half, interval)}"
 
 
-def _frame(drawn: Sequence[Line]) -> Frame:
+def file_of(name: str, drawn: Sequence[Line]) -> dict[str, Frame]:
+    """The values of lines, for download."""
     rows = [
         {
             "line": line.name,
@@ -262,11 +213,4 @@ def _frame(drawn: Sequence[Line]) -> Frame:
         for line in drawn
         for i, at in enumerate(line.x)
     ]
-    return pd.DataFrame(rows)
-
-
-def ends(interval: tuple[float, float] | None) -> str:
-    """An interval as text; a dash where there is none."""
-    if interval is None or not all(map(isfinite, interval)):
-        return NONE
-    return " to ".join(map(decimal, interval))
+    return {name: pd.DataFrame(rows)}

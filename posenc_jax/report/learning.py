@@ -9,7 +9,7 @@ import pandas as pd
 from posenc_jax.display import Line
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
-from posenc_jax.plots import style
+from posenc_jax.plots import curves, style
 from posenc_jax.report import figures
 from posenc_jax.report.runs import ReportData, Run
 
@@ -62,12 +62,13 @@ def learning_curves(data: ReportData, name: str) -> list[Line]:
         for step, value in run.learned[name]
     ]
     table = pd.DataFrame(rows, columns=["group", "step", name])
+    encodings = {run.group: run.encoding for run in data.runs}
     result = []
     for group in data.groups:
-        look = style.SPARSE | data.looks[group] | {"linewidth": 1.2}
+        look = style.SPARSE | style.look_of_encoding(encodings[group]) | {"linewidth": 1.2}
         rows = table[table.group == group]
-        result.append(figures.line(group, rows, look, name, "step", gid=data.gid(group)))
-    result = [item._replace(seeds=(), band=None) for item in result if item.x]
+        result.append(figures.line(group, rows, look, name, "step"))
+    result = curves.apart([item._replace(seeds=(), band=None) for item in result if item.x])
     return sorted(result, key=lambda item: item.y[-1])
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.statistics import FEWEST_SEEDS
-from posenc_jax.plots import curves, style
-from posenc_jax.report import answers, figures, sections, table
-from posenc_jax.report.ranking import Rank, Rankings, Tables, rankings
-from posenc_jax.report.runs import ReportData, Run, read_runs
+from posenc_jax.plots import style
+from posenc_jax.plots.answers import by_gap
+from posenc_jax.report import answers, overview, sections, table
+from posenc_jax.report.figures import Select
+from posenc_jax.report.overview import Panel
+from posenc_jax.report.ranking import Rankings, rankings
+from posenc_jax.report.runs import ReportData, read_runs
 from posenc_jax.runs.workdir import now
 from posenc_jax.runtime.files import inert, write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
@@ -30,18 +32,24 @@ PAGES = jinja2.Environment(
 )
 
 
-def write_page(data: ReportData, ranks: Rankings, folder: Path) -> Path:
-    encodings, seeds = ({run.encoding for run in data.runs}, {run.seed for run in data.runs})
-    summary = (
-        f"{evaluated(data)}; encodings: {len(encodings)}, seeds: {len(seeds)}. "
-        f"Made {now()}: {' '.join(['python', *sys.argv])}"
-    )
+def write_page(
+    data: ReportData, ranks: Rankings, folder: Path, shown: Sequence[Panel] | None = None
+) -> Path:
+    """Write OUT/index.html, which opens with the panels `shown`, by default those of the data."""
+    shown = overview.first(data, ranks, data, ranks) if shown is None else shown
+    choices = overview.choices(shown)
+    found, condition = overview.headline(shown)
     page = PAGES.get_template("page.html").render(
         data=data,
         inert=inert,
         notes=[*data.notes, *ranks.notes],
-        sentences=sentences(data, ranks),
-        summary=summary,
+        headline=found or "Length extrapolation",
+        condition=condition or evaluated(data),
+        measured=on_what(data, protocols.HEADLINE, "answers"),
+        summary=f"{evaluated(data)}. Made {now()}: {' '.join(['python', *sys.argv])}",
+        panels=[(panel, overview.charts(panel, shown)) for panel in shown],
+        methods=Select("methods", "methods", {key: words for key, (words, _) in choices.items()}),
+        verdicts=overview.verdicts,
         sections=sections.every(data, ranks),
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,13 +63,25 @@ def evaluated(data: ReportData) -> str:
     return f"{counted(len(data.runs), 'run')}, {done} of them evaluated"
 
 
-def draw_pictures(data: ReportData, folder: Path, text: ReportData | None = None) -> list[Path]:
-    """Draw a picture for every protocol, answers beside `text`; return the files."""
-    drawn: dict[str, Figure | None] = {"answers": None, "gap": None, ORDER: None}
-    drawn |= answers.pictures(data, text)
+def draw_pictures(
+    data: ReportData, ranks: Rankings, folder: Path, shown: Sequence[Panel]
+) -> list[Path]:
+    """Draw a picture for every protocol, that of answers with all panels `shown`; return the
+    files."""
+    drawn: dict[str, Figure | None] = dict.fromkeys((*protocols.against_length(), "gap", ORDER))
+    for name in protocols.against_length():
+        own = overview.panels([(name, data, ranks)])
+        drawn[name] = overview.picture(shown if own and name == "answers" else own)
+    results = answers.collect(data)
+    if results is not None and not results.gaps.empty:
+        values, names, parts = answers.grid(results)
+        best = next(name for name in names if not name.endswith(", oracle"))
+        claim = (
+            f"{best} answers most at {results.longest:,} tokens, trained at L = {results.trained:,}"
+        )
+        drawn["gap"] = by_gap(values, names, parts, results.trained, claim)
     if (ordered := answers.ordered(data)) is not None:
         drawn[ORDER] = answers.picture_of_order(*ordered)
-    drawn |= {p: _picture(data, p) for p in protocols.against_length() if p not in drawn}
     captions_of = {}
     for name, figure in drawn.items():
         path = folder / f"{name}.png"
@@ -81,142 +101,42 @@ def _caption(data: ReportData, name: str) -> str:
             "with the last value, of the pairs held (0.5 without order). Means over seeds. Data: "
             f"{on_what(data, 'found')} {style.unpaired('seeds')}"
         )
-    value = curves.VALUES[figures.value_of(name)]
-    words = f"{protocols.find(name).title}. {value.capitalize()} against length, without extensions"
-    if name in ("answers", "gap"):
-        words = (
-            "retrieval accuracy. The map shows accuracy by distance to the answer in tokens; the "
-            "lines show accuracy against context, relative to the ceiling, for at most "
-            f"{answers.MOST_LINES} methods from best to worst"
-        )
-    bands = "" if name == "gap" else f" {style.unpaired('seeds')}"
-    return f"{name}: {words}; means over seeds. Data: {on_what(data, name)}{bands}"
-
-
-def _picture(data: ReportData, protocol: str) -> "Figure | None":
-    """Chart of all lines on the left; on the right a closer view of those near the best."""
-    value = figures.value_of(protocol)
-    lines = figures.against_length(data, protocol, value)
-    if not lines:
-        return None
-    points = data.points[data.points.protocol == protocol]
-    closer = curves.near(lines) if value == "bpb" else None
-    views = (None,) if closer is None else (None, closer)
-    return curves.chart(
-        lines,
-        y=curves.VALUES[value],
-        views=views,
-        title=f"{protocol}: {protocols.find(protocol).title}\n{figures.counts_in_words(points)}",
-        size=(6 * len(views) + 2, 5),
-        **figures.tokens_axis(points),
+    words = f"{name}: {protocols.find(name).title}"
+    if name == "gap":
+        return f"{words}; means over seeds. Data: {on_what(data, name)}"
+    if name == "answers":
+        words += ", relative to the ceiling, beside the loss of text"
+    units = style.unpaired("seeds, or documents where there are fewer than three seeds")
+    return (
+        f"{words}; means over seeds, at most {overview.MOST_LINES} lines from best to worst. "
+        f"Data: {on_what(data, name)} {units}"
     )
 
 
 MOST = 4  # names in a list, before "and 3 more"
-NAMED = 3  # entries behind the best one: the nearest and the last
-
-
-def sentences(data: ReportData, ranks: Rankings) -> list[str]:
-    """Results, then the data they are from; empty where nothing has been evaluated."""
-    results = [
-        sentence
-        for sentence in (_answered(data, ranks.extended), _ranked(ranks.extended))
-        if sentence
-    ]
-    if not results:
-        return []
-    return [" ".join(results), on_what(data, protocols.HEADLINE, "answers")]
-
-
-def _answered(data: ReportData, tables: Tables) -> str:
-    results = answers.collect(data)
-    if results is None:
-        return ""
-    best = results.best
-    oracles = results.oracles
-    entries = [pair for pair in best if pair[0] not in oracles and pair[1] != "window"]
-    plain = [pair for pair in entries if pair[1] == "none"]
-    if not entries or not plain:
-        return ""
-    words = [f"{answers.legend_entry(results, *entries[0])} {best[entries[0]]:.2f}"]
-    if plain[-1] != entries[0]:
-        ranks = tables.get("answers", {}).get(results.longest, [])
-        behind = [f", {_behind(rank)}" for rank in ranks[1:] if rank[:2] == plain[-1]]
-        words.append(
-            f"{answers.legend_entry(results, *plain[-1])} {best[plain[-1]]:.2f}{''.join(behind)}"
-        )
-    floors = [best[p] for p in best if p[1] == "window" and p[0] not in oracles]
-    if floors:
-        words.append(f"a window of the last {results.trained:,} tokens at most {max(floors):.2f}")
-    return f"Retrieval accuracy up to {results.longest:,} tokens back: {_list(words)}."
-
-
-def _ranked(tables: Tables) -> str:
-    """Sentence on the ranking of text at the longest length."""
-    by_length = tables.get(protocols.HEADLINE)
-    if not by_length:
-        return ""
-    length = max(by_length)
-    best, *others = by_length[length]
-    named = others if len(others) <= NAMED else [*others[: NAMED - 1], others[-1]]
-    words = [
-        f"At {length:,} tokens {_name(best)} has the lowest loss, {best.loss:.3f} bits per byte",
-        *(
-            f"{_name(rank)} {'ties with it,' if rank.verdict == 'tie' else 'is'} {_behind(rank)}"
-            for rank in named
-        ),
-    ]
-    few = {rank.shared for rank in named if rank.by_seeds is None}
-    if few:
-        seeds = "one seed does" if few == {1} else f"fewer than {FEWEST_SEEDS} common seeds do"
-        words.append(f"{seeds} not rank training")
-    return "; ".join(words) + "."
-
-
-def _behind(rank: Rank) -> str:
-    """Difference of an entry to the best, with the interval that decides its verdict."""
-    if not rank.units.enough:
-        return f"{rank.behind:.3f} behind on {rank.units}"
-    (low, high), over = rank.by_documents, str(rank.units)
-    if rank.by_seeds is not None and (rank.verdict != "tie" or rank.by_seeds[0] < low):
-        (low, high), over = rank.by_seeds, "seeds"  # for a tie, the interval that contains zero
-    open_ = rank.verdict == "open" and rank.by_seeds is not None
-    among = f", open among {counted(rank.comparisons, 'comparison')}" if open_ else ""
-    return f"{rank.behind:.3f} behind (95%: {low:.3f} to {high:.3f} over {over}{among})"
-
-
-def _name(rank: Rank) -> str:
-    return figures.with_method(rank.group, rank.method)
 
 
 def on_what(data: ReportData, *scored: str) -> str:
     """L, size, data, targets of the protocols `scored`, and seeds of all evaluated runs."""
     runs = [run for run in data.runs if run.cells]
+    if not runs:
+        return ""
     shown = data.points[data.points.protocol.isin(scored)]
     longest = shown.sort_values("length").groupby(["id", "protocol"], sort=False).counts.last()
     seeds: dict[str, set[int]] = {}
     for run in runs:
         seeds.setdefault(run.group, set()).add(run.seed)
+    sizes = {(run.config.model.layers, run.config.model.width): None for run in runs}
     facts = [
-        "L = " + " and ".join(f"{length:,}" for length in sorted({run.trained for run in runs})),
-        _list(dict.fromkeys(map(_size, runs))),
-        _each(sorted({run.config.steps for run in runs}), "step"),
-        _each(sorted({len(of_group) for of_group in seeds.values()}), "seed") + " a group",
+        "L = " + _list(f"{length:,}" for length in sorted({run.trained for run in runs})),
+        _list(f"{counted(layers, 'layer')} of width {width}" for layers, width in sizes),
+        _list(counted(steps, "step") for steps in sorted({run.config.steps for run in runs})),
+        _list(counted(n, "seed") for n in sorted({len(s) for s in seeds.values()})) + " a group",
         "trained on "
         + _list(dict.fromkeys((run.data or "unknown").partition(": ")[2] for run in runs)),
-        "scored: " + _list(longest.unique()),
+        *(["scored: " + _list(longest.unique())] if len(longest) else []),
     ]
     return f"{counted(len(runs), 'run')}; {'; '.join(facts)}."
-
-
-def _size(run: Run) -> str:
-    model = run.config.model
-    return f"{counted(model.layers, 'layer')} of width {model.width}"
-
-
-def _each(values: Sequence[int], noun: str) -> str:
-    *first, last = values
-    return "".join(f"{value:,} and " for value in first) + counted(last, noun)
 
 
 def _list(words: Iterable[str]) -> str:
@@ -240,11 +160,13 @@ def report(
     """
     data = read_runs(runs, evaluation)
     ranks = rankings(data.runs)
+    of_text = read_runs(text) if text else data
+    shown = overview.first(data, ranks, of_text, rankings(of_text.runs) if text else ranks)
     for note in (*data.notes, *ranks.notes):
         warn(note)
-    path = write_page(data, ranks, out)
+    path = write_page(data, ranks, out, shown)
     with style.printed(form):
-        drawn = draw_pictures(data, out, read_runs(text) if text else None)
+        drawn = draw_pictures(data, ranks, out, shown)
     say(table.table(data))
     written = [*drawn, *([out / style.CAPTIONS] if drawn else []), *table.write(data, out)]
     say("\n".join(map(str, written)))

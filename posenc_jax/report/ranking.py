@@ -82,6 +82,14 @@ def wrong_answers(sums: Sums) -> DocumentLoss:
     return DocumentLoss(size - sums.right[answered], size, 1.0 if len(size) else None)
 
 
+def right(row: Rank) -> Rank:
+    """The row in shares of right instead of wrong answers."""
+    low, high = row.interval or (0.0, 0.0)
+    interval = None if row.interval is None else (1 - high, 1 - low)
+    seeds = [1 - value for value in row.seeds]
+    return row._replace(loss=1 - row.loss, seeds=seeds, interval=interval)
+
+
 def loss_of(protocol: str) -> Callable[[Sums], DocumentLoss]:
     """Loss by which a protocol ranks."""
     return wrong_answers if protocols.find(protocol).value == "accuracy" else bits

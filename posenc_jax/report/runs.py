@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from posenc_jax.config.compare import experiment, without_seed
@@ -20,9 +19,7 @@ from posenc_jax.config.schema import Training
 from posenc_jax.evaluation import ngrams, protocols, records
 from posenc_jax.evaluation.cells import exists, label, read_record, targets_of
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts
-from posenc_jax.plots import style
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runs.workdir import Workdir, data_in_words
@@ -34,9 +31,11 @@ from posenc_jax.sweeping import rates
 Frame = Any  # a pandas.DataFrame; its types are too loose to check
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
 OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
-VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
+VALUES = ["bpb", "ppl", "nll", "nll_se", "tokens", "documents", "windows"]
 VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"]
-VALUES += ["found", "order", "held"]
+VALUES += ["found", "order", "held", "accuracy_low", "accuracy_high", "bpb_low", "bpb_high"]
+VALUES += ["gain_bpb", "gain_bpb_low", "gain_bpb_high"]
+SPEED = ("tokens_per_second", "memory_mib")
 Value = TypeVar("Value")
 Curve = Sequence[tuple[int, float]]  # a value by step
 
@@ -51,7 +50,7 @@ class Run:
     state: str
     step: int
     diverged: bool
-    learned: Mapping[str, Curve]  # loss, valid_loss and valid_bpb
+    learned: Mapping[str, Curve]  # loss, valid_loss, valid_bpb, and those of SPEED
     digest: str
     command: str
     data: str
@@ -111,24 +110,14 @@ class ReportData:
 
     runs: Sequence[Run]
     points: Frame  # one row per run, protocol, method and length
-    places: Frame  # one row per run, protocol, method and place of the longest window
     yardsticks: Frame  # one row per n-gram and set of targets
     choices: Frame  # one row per rate tried by a sweep
     notes: Sequence[str]
 
     @cached_property
     def groups(self) -> list[str]:
-        """Groups with an evaluation, in the order that numbers them in the page's controls."""
+        """Groups with an evaluation."""
         return list(dict.fromkeys(run.group for run in self.runs if run.cells))
-
-    @cached_property
-    def looks(self) -> dict[str, style.Look]:
-        """Look of every group in all charts."""
-        return style.looks({run.group: run.encoding for run in self.runs})
-
-    def gid(self, group: str) -> str:
-        """Name of the lines and rows of a group, which the page's controls hide."""
-        return f"group-{self.groups.index(group)}"
 
 
 def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
@@ -167,9 +156,6 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
         runs,
         pd.DataFrame(
             [row for run in means for row in _points(run)], columns=[*columns, *VALUES, "counts"]
-        ),
-        pd.DataFrame(
-            [row for run in means for row in _places(run)], columns=[*columns, "place", "nll"]
         ),
         _yardsticks(runs),
         choices,
@@ -215,7 +201,7 @@ def _trained(folder: Path, notes: list[str]) -> Run:
     lines = _or_note(lambda: read_metrics(folder / "metrics.jsonl"), [], notes)
     learned = {
         name: [(line["step"], line[name]) for line in lines if line.get(name) is not None]
-        for name in ("loss", "valid_loss", "valid_bpb")
+        for name in ("loss", "valid_loss", "valid_bpb", *SPEED)
     }
     return Run(
         folder,
@@ -417,23 +403,16 @@ def _points(run: Run) -> list[dict]:
     return [
         _names(run, row)
         | {name: row[name] for name in ("length", *VALUES) if name in row}
-        | {"null_bpb": None if row["gain_bpb"] is None else row["bpb"] + row["gain_bpb"]}
+        | {f"bpb_{end}": _in_bits(row, f"nll_{end}") for end in ("low", "high")}
+        | {f"gain_bpb_{end}": row[f"gain_{end}"] for end in ("low", "high")}
         | {"counts": counts(row)}
         for row in sorted(rows, key=lambda row: row["length"])
     ]
 
 
-def _places(run: Run) -> list[dict]:
-    """Loss of a run at the places of its longest windows, averaged over neighbouring places."""
-    rows = []
-    for cell in run.cells:
-        by_place = protocols.find(cell.facts["protocol"]).by_place
-        if by_place and np.all(np.isfinite(cell.sums.by_place)):
-            names = _names(run, cell.facts) | {"length": cell.facts["length"]}
-            windows = int(cell.sums.windows[0])
-            means = zip(*smooth(cell.sums.by_place / windows, windows), strict=True)
-            rows += [names | {"place": place, "nll": nll} for place, nll in means]
-    return rows
+def _in_bits(row: Mapping[str, Any], value: str) -> float | None:
+    known = row.get(value) is not None and row["bpb"] is not None
+    return row[value] * row["bpb"] / row["nll"] if known else None
 
 
 def _names(run: Run, facts: dict) -> dict[str, Any]:

@@ -3,25 +3,25 @@
 from collections.abc import Sequence
 from math import inf, isinf
 
-from posenc_jax.display import NONE, Table, decimal
+import numpy as np
+
+from posenc_jax.display import NONE, Table, decimal, ends, rounded
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.cells import FRESH
-from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
-from posenc_jax.report import figures
+from posenc_jax.report import figures, overview
 from posenc_jax.report.figures import Block, Section, Select, chart_with_table
 from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
-from posenc_jax.report.ranking import Rank, Rankings, loss_of, wrong_answers
-from posenc_jax.report.runs import Frame, ReportData
-from posenc_jax.runtime.terminal import counted
+from posenc_jax.report.overview import why_open
+from posenc_jax.report.ranking import Rank, Rankings, loss_of, right, wrong_answers
+from posenc_jax.report.runs import SPEED, Frame, ReportData
 
 
 def every(data: ReportData, ranks: Rankings) -> list[Section]:
-    """All sections, in order; the page adds one on the runs."""
-    sections = [found_and_order(data), answers(data), loss(data), ranking(data, ranks)]
-    sections += [rates(data), learning(data), extensions(data), places(data)]
+    """All sections, in the order in which readers ask; the page adds definitions and the runs."""
+    sections = [found_and_order(data), context(data, ranks), answers(data), ranking(data, ranks)]
+    sections += [learning(data), rates(data), costs(data)]
     return [section for section in sections if section is not None]
 
 
@@ -32,19 +32,11 @@ def shown(data: ReportData) -> list[str]:
 
 
 def answers(data: ReportData) -> Section | None:
-    """Retrieval accuracy against context and by distance to the answer."""
+    """Retrieval accuracy by distance to the answer."""
     results = report_answers.collect(data)
     if results is None:
         return None
-    blocks = [
-        chart_with_table(
-            report_answers.lines(data, results),
-            "answers-accuracy",
-            f"answers: {protocols.find('answers').title}",
-            curves.VALUES["relative"],
-            **figures.tokens_axis(results.points),
-        )
-    ]
+    blocks = []
     if not results.gaps.empty:
         values, names, parts = report_answers.grid(results)
         figure = by_gap(values, names, parts, results.trained)
@@ -57,11 +49,9 @@ def answers(data: ReportData) -> Section | None:
         charts = [figures.chart(figure, "answers-gap", title)]
         blocks.append(Block(charts=charts, table=table))
     return Section(
-        f"Retrieval accuracy, trained at {results.trained}, evaluated to {results.longest} tokens",
-        "Means over seeds. The lines show accuracy relative to the ceiling, which finds every "
-        "answer within its window and guesses the rest. The reader without order takes one of the "
-        "settings in its window at random; the window is limited to the last L tokens. "
-        + report_answers.admitted(results),
+        "At which distance are answers found?",
+        f"Accuracy in rows of {results.longest:,} tokens by distance to the answer, means over "
+        f"seeds. {report_answers.admitted(results)}",
         [*blocks, Block(files={"answers": results.points, "gap": results.gaps})],
     )
 
@@ -72,7 +62,7 @@ def found_and_order(data: ReportData) -> Section | None:
     if results is None:
         return None
     ordered, longest = results
-    title = f"Found and order beyond L, at {longest:,} tokens"
+    title = f"Are values beyond L found, and is their order kept? At {longest:,} tokens"
     charts = [
         figures.chart(report_answers.picture_of_order(ordered, longest), "found-and-order", title)
     ]
@@ -88,39 +78,36 @@ def found_and_order(data: ReportData) -> Section | None:
     )
 
 
-def loss(data: ReportData) -> Section:
-    """Loss of every group without extensions, with its baselines."""
+FIRST = (protocols.HEADLINE, "answers")  # drawn on the first screen
+
+
+def context(data: ReportData, ranks: Rankings) -> Section:
+    """Every protocol against length: what context beyond L saves, and all values with baselines."""
     blocks = []
     for protocol in shown(data):
+        when, title = {"protocol": protocol}, protocols.find(protocol).title
         points = data.points[data.points.protocol == protocol]
-        words = f"{protocol}: {protocols.find(protocol).title}. {figures.counts_in_words(points)}."
-        blocks.append(Block({"protocol": protocol}, text=words))
-        for value in ("bpb", "ppl"):
-            content = chart_with_table(
-                figures.against_length(data, protocol, value),
-                f"{protocol}-{value}",
-                f"{protocol}, {curves.VALUES[value]}",
-                curves.VALUES[value],
-                {"protocol": protocol, "value": value},
-                log=value == "ppl",
-                closer=value == "bpb",
-                **figures.tokens_axis(points),
-            )
-            blocks.append(content)
+        gains = figures.by_length(points[points.length > points.trained], "gain_bpb")
+        if gains:
+            table = figures.table_of(gains, "saved, bits per byte")
+            blocks.append(Block(when, "What context beyond L saves", table=table))
+        value = figures.value_of(protocol)
+        lines = figures.by_length(points, value)
+        if protocol == protocols.HEADLINE:
+            lines += figures.ngram_lines(data, points)
+        panels = overview.panels([(protocol, data, ranks)] if protocol not in FIRST else [])
+        charts = [next(iter(overview.charts(panel, panels).values())) for panel in panels]
+        words = f"{protocol}: {title}. {figures.counts_in_words(points)}."
+        table = figures.table_of(lines, curves.VALUES[value])
+        files = figures.file_of(protocol, lines)
+        blocks.append(Block(when, "Every value", words, charts, table, files))
     return Section(
-        "Loss against length",
-        "Means over seeds, without extensions. Dots are seeds; bands, or bars, and ± in the "
-        "table, are 95% t-intervals over three seeds or more. Null is the loss of a model that "
-        "uses nothing beyond the training length L; for same_token it is fresh, a row of the last "
-        "L tokens. Window is the run limited to the last L tokens; streaming sees the first tokens "
-        "too. The grey line (from scripts/yardstick.py) is the best interpolated n-gram of the "
-        "training text, scored on the same targets; the table has all n-grams.",
+        "Is the context beyond L used? Every protocol, baseline and extension",
+        "Means over seeds. Saved is the loss of a model that uses nothing beyond L, its null, less "
+        "the loss of the method: above zero the context is used. N-grams (from "
+        "scripts/yardstick.py) are those of the training text, on the same targets.",
         [*blocks, Block(files={"curves": data.points})],
-        [
-            Select("protocol", "protocol", {name: name for name in shown(data)}),
-            Select("value", "value", {name: curves.VALUES[name] for name in ("bpb", "ppl")}),
-        ],
-        {group: data.looks[group]["color"] for group in data.groups},
+        [Select("protocol", "protocol", {name: name for name in shown(data)})],
     )
 
 
@@ -133,20 +120,14 @@ def ranking(data: ReportData, ranks: Rankings) -> Section:
                 entries = tables.get(protocol, {}).get(length, [])
                 when = {"protocol": protocol, "length": str(length), "extended": name}
                 text = "" if entries else "nothing to rank"
-                table = _ranks(data, protocol, entries) if entries else None
+                table = _ranks(protocol, entries) if entries else None
                 blocks.append(Block(when, f"{protocol}, {length:,} tokens", text, table=table))
     options = {str(length): f"{length:,}" for length in lengths}
     return Section(
-        "Ranking",
+        "Ranking at every length, with intervals and seeds",
         "Means over seeds in bits per byte, or in accuracy for answers, without oracles. Methods "
-        'that change nothing at a length are not listed. "Behind" is the difference to the best '
-        "entry, with 95% t-intervals over what the column names and, for three common seeds or "
-        "more, over seeds. A tie (shaded) is a difference that is not significant given both "
-        "variances. Verdicts are corrected for all pairs of entries (Holm), as the "
-        "best is chosen on the same data, so a table has a false claim in at most 5% of cases; "
-        "intervals are not corrected. A difference is open if the comparison alone is significant, "
-        f"but there are fewer than {FEWEST_DOCUMENTS} documents, fewer than three common seeds, or "
-        "too many comparisons for these seeds.",
+        "that change nothing at a length are not listed. Intervals are over what their column "
+        "names and are not corrected.",
         blocks,
         [
             Select("length", "length", options, str(lengths[-1]) if lengths else ""),
@@ -155,113 +136,22 @@ def ranking(data: ReportData, ranks: Rankings) -> Section:
     )
 
 
-def _ranks(data: ReportData, protocol: str, ranks: Sequence[Rank]) -> Table:
-    """A row per entry; controls never hide the best, the reference of all others."""
+def _ranks(protocol: str, ranks: Sequence[Rank]) -> Table:
     accuracy = loss_of(protocol) is wrong_answers
     unit = "accuracy" if accuracy else "bits per byte"
     head = ["group", "extension", unit, "behind", "verdict", f"95%, {ranks[0].units}"]
     head += ["95%, common seeds", "95%, seeds", "seeds"]
-    rows, gids = [], []
-    for row in map(_right, ranks) if accuracy else ranks:
-        difference, gid = [NONE, "best", NONE, NONE], ""
+    rows = []
+    for row in map(right, ranks) if accuracy else ranks:
+        difference = [NONE, "best", NONE, NONE]
         if row.verdict != "best":
-            verdict = f"open: {_why_open(row)}" if row.verdict == "open" else row.verdict
-            intervals = figures.ends(row.by_documents), figures.ends(row.by_seeds)
-            difference = [f"{row.behind:+.3f}", verdict, *intervals]
-            gid = data.gid(row.group)
-        seeds = "  ".join(map(decimal, row.seeds))
-        ends = figures.ends(row.interval)
-        rows.append([row.group, row.method, decimal(row.loss), *difference, ends, seeds])
-        gids.append(gid)
-    return Table("", head, rows, ("left", "left"), gids, [row.verdict for row in ranks])
-
-
-def _why_open(row: Rank) -> str:
-    if not row.units.enough:
-        return str(row.units)
-    if row.by_seeds is None:
-        return counted(row.shared, "seed")
-    return f"{counted(row.shared, 'seed')}, {counted(row.comparisons, 'comparison')}"
-
-
-def _right(row: Rank) -> Rank:
-    """The row in shares of right instead of wrong answers."""
-    low, high = row.interval or (0.0, 0.0)
-    interval = None if row.interval is None else (1 - high, 1 - low)
-    seeds = [1 - value for value in row.seeds]
-    return row._replace(loss=1 - row.loss, seeds=seeds, interval=interval)
-
-
-def extensions(data: ReportData) -> Section | None:
-    """Loss of every group with extensions: all of them, and each at several scales."""
-    options, blocks = {}, []
-    for number, group in enumerate(data.groups):
-        extended = data.points[(data.points.group == group) & data.points.window.isna()]
-        extended = extended[extended.method != FRESH]
-        if extended.method.nunique() < 2:
-            continue
-        scales = extended.groupby("extension").scale.nunique()
-        for by in ("", *scales[scales > 1].index):
-            name = f"{number}-{by}" if by else str(number)
-            options[name] = f"{group}: {by} by scale" if by else f"{group}: every extension"
-            for protocol in shown(data):
-                points = extended[extended.protocol == protocol]
-                content = chart_with_table(
-                    figures.extended(data, group, points, by),
-                    f"extensions-{len(options)}-{protocol}",
-                    f"{protocol}, {options[name]}",
-                    curves.VALUES["bpb"],
-                    {"protocol": protocol, "extensions": name},
-                    closer=True,
-                    **figures.tokens_axis(points),
-                )
-                blocks.append(content)
-    if not options:
-        return None
-    first = next((name for name, words in options.items() if words.startswith("rope:")), "")
-    return Section(
-        "Extensions",
-        "Every extension of one group at its largest scale, or one extension at all its scales; "
-        "means over seeds.",
-        blocks,
-        [Select("extensions", "lines", options, first)],
-    )
-
-
-def places(data: ReportData) -> Section | None:
-    """Loss by place in the window; one chart per protocol, and per group with extensions."""
-    drawn = {}  # key -> label, lines and points
-    for protocol in data.places.protocol.unique():
-        points = data.places[data.places.protocol == protocol]
-        drawn[protocol] = f"{protocol}, all encodings", figures.by_place(data, protocol), points
-        for number, group in enumerate(data.groups):
-            selected = points[(points.group == group) & points.window.isna()]
-            if selected.method.nunique() > 1:
-                lines = figures.extended(data, group, selected, value="nll", x="place")
-                words = f"{protocol}, extensions of {group}"
-                drawn[f"{protocol}-{number}"] = words, lines, selected
-    if not drawn:
-        return None
-    blocks = [
-        chart_with_table(
-            lines,
-            f"place-{key}",
-            words,
-            curves.VALUES["nll"],
-            {"places": key},
-            x=curves.PLACE,
-            every=6,
-            **{**figures.tokens_axis(points), "lengths": [int(points.length.max())]},
-        )
-        for key, (words, lines, points) in drawn.items()
-    ]
-    return Section(
-        "Where in the window",
-        "Loss at each place of the longest window, averaged over seeds and over neighbouring "
-        f"places with at least {FEWEST_TARGETS} targets; thin lines are seeds.",
-        blocks,
-        [Select("places", "lines", {key: words for key, (words, _, _) in drawn.items()})],
-    )
+            verdict = f"open: {why_open(row)}" if row.verdict == "open" else row.verdict
+            behind = rounded(row.behind, row.by_seeds or row.by_documents)
+            difference = [behind, verdict, ends(row.by_documents), ends(row.by_seeds)]
+        seeds = "  ".join(map(rounded, row.seeds))
+        loss = rounded(row.loss, row.interval)
+        rows.append([row.group, row.method, loss, *difference, ends(row.interval), seeds])
+    return Table("", head, rows, ("left", "left"), [row.verdict for row in ranks])
 
 
 def rates(data: ReportData) -> Section | None:
@@ -336,12 +226,11 @@ def learning(data: ReportData) -> Section | None:
             label,
             {"learning": name},
             x="training step",
-            closer=True,
             every=max(1, len({at for line in lines for at in line.x}) // 8),
         )
         blocks.append(content)
     return Section(
-        "Loss against steps",
+        "Was training long enough? Loss against steps",
         "Means over seeds. A group is not done if its held-out loss at the end falls more than "
         f"{FASTER:g} times as fast as that of the best group trained on the same text for "
         "as long; with three common seeds the difference must be significant. Its rank depends on "
@@ -368,11 +257,31 @@ def _falls(data: ReportData) -> Block:
             row.group,
             decimal(row.loss),
             decimal(row.fall),
-            figures.ends(row.interval),
+            ends(row.interval),
             row.reached or NONE,
             "" if row.done else "not done",
         ]
         for row in groups
     ]
-    gids = [data.gid(row.group) for row in groups]
-    return Block(table=Table("", head, rows, gids=gids))
+    return Block(table=Table("", head, rows))
+
+
+def costs(data: ReportData) -> Section | None:
+    """Steps, speed and memory of every group, as its runs logged them."""
+    rows = []
+    for group in data.groups:
+        runs = [run for run in data.runs if run.group == group]
+        fields = runs[0].config
+        logged = ([value for run in runs for _, value in run.learned[name]] for name in SPEED)
+        speed, memory = (float(np.median(values)) if values else np.nan for values in logged)
+        tokens = fields.batch_size * fields.train_length
+        cells = [fields.steps, fields.steps * tokens, 1000 * tokens / speed, memory]
+        rows.append([group, *(NONE if np.isnan(cell) else f"{cell:,.0f}" for cell in cells)])
+    if not rows:
+        return None
+    head = ["group", "steps", "tokens read", "ms a step", "MiB of the process"]
+    return Section(
+        "What did training cost?",
+        "Medians over the lines of the logs, on the machine that trained and under its load.",
+        [Block(table=Table("", head, rows))],
+    )

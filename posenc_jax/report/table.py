@@ -119,8 +119,13 @@ def _table_of_protocol(
     mean = mean.assign(**dict.fromkeys(unknown, np.nan))
     counts = points.groupby(["group", "method"]).seed.nunique()[mean.index]
     lines = [
-        (_name(names, *pair), mean.loc[pair], spread.loc[pair], str(counts[pair]))
-        for pair in mean.index
+        (
+            figures.with_method(names.get(group, group), method),
+            mean.loc[group, method],
+            spread.loc[group, method],
+            str(counts[group, method]),
+        )
+        for group, method in mean.index
     ]
     if value == "accuracy":
         of_all = points.groupby(columns)
@@ -148,13 +153,6 @@ def _numbers(part: str) -> list[float]:
         return [float(word) for word in part.split("-")]
     except ValueError:
         return [-1.0]
-
-
-def _name(names: Mapping[str, str], group: str, method: str) -> str:
-    name = names.get(group, group)
-    if method in BASELINES:
-        return f"{name}, {BASELINES[method]}"
-    return figures.with_method(name, method)
 
 
 def _cell(mean: float, spread: float | None) -> str:

@@ -231,9 +231,9 @@ def test_a_sweep_refuses_before_the_first_step_what_it_could_not_evaluate(tmp_pa
 def test_the_commands_that_a_sweep_lists_can_be_pasted(tmp_path):
     out = script("sweep.py", "--config=configs/sweeps/demo.py", "--list", f"--workdir={tmp_path}")
     commands = [line for line in out.splitlines() if line and not line.startswith("#")]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for line in commands:
         python, program, *words = shlex.split(line)
         assert program.endswith("train.py") and "python" in python
         _, config, problems = flags.parse([program, *flags.without_evaluation(words)[0]])
-        assert config.steps == 400 and not problems
+        assert config.steps == 300 and not problems

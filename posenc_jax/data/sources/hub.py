@@ -134,7 +134,8 @@ def _rows(source: Hub, split: str) -> _Rows:
     with _reading(source, split):
         if source.limit and not saved:
             builder = datasets.load_dataset_builder(place, source.name, revision=revision)
-            return _Rows(split, builder.as_streaming_dataset(split), builder.hash, source.limit)
+            rows = builder.as_streaming_dataset(split)
+            return _Rows(split, rows, str(builder.hash), source.limit)
         if saved:
             rows = _saved(folder, split)
         else:

@@ -36,26 +36,16 @@ def test_pictures_are_of_one_run_of_several_and_of_its_checkpoints(cells, tmp_pa
     assert lines == dict.fromkeys(names, [10, 20])
 
 
-@pytest.mark.parametrize("count", [2, 40])
-def test_groups_of_one_encoding_differ_by_dash_or_by_colour(count):
-    looks = style.looks({f"rope-{n}": "rope" for n in range(count)} | {"nope": "nope"})
-    assert len({(look["color"], str(look["linestyle"])) for look in looks.values()}) == count + 1
-    if count == 2:
-        assert {look["color"] for look in looks.values()} == {"#0072B2", "#000000"}
-
-
-def test_a_figure_on_a_page_is_the_same_text_whose_marks_have_their_group():
+def test_a_figure_on_a_page_is_the_same_text_with_ids_of_its_own():
     def drawn(name):
         look = style.look_of_method("none")
         seeds = [[1.0, 3.0], [2.0, 4.0]]
-        line = Line("rope", [16, 32], [2.0, 3.0], look, ([1, 2], [3, 4]), seeds, gid="group-3")
+        line = Line("rope", [16, 32], [2.0, 3.0], look, ([1, 2], [3, 4]), seeds)
         figure = curves.chart([line], y="bits", lengths=[16, 32], trained=[32], below=True)
         return style.svg(figure, name, "a <title>")
 
     text = drawn("a")
     assert text == drawn("a") and "<title>" not in text
-    # The line, its two seeds, its band, and mark and name in the legend.
-    assert text.count('data-kind="group" data-group="3"') == 6
     ids = re.findall(r' id="([^"]*)"', text)
     assert len(set(ids)) == len(ids) and all(name.startswith("a-") for name in ids)
     assert not set(ids) & set(re.findall(r' id="([^"]*)"', drawn("b")))
@@ -87,9 +77,7 @@ def test_a_mean_over_one_document_has_no_interval():
         assert found[0][0] == pytest.approx(low) and np.isnan([end[1] for end in found]).all()
 
 
-def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_of(
-    cells, monkeypatch
-):
+def test_the_best_n_gram_of_the_same_targets_is_a_grey_line(cells, monkeypatch):
     rows = records.rows(cells)
     for row in rows:
         row["token_hash"] = row["protocol"]
@@ -104,16 +92,14 @@ def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_o
     assert line.name == "3-gram" and set(line.y) == {0.5} and line.x == sorted(line.x)
     assert not any(line.name.endswith("gram") for line in drawn[1])
     grams = {own.name: own.y[0] for own in drawn[2] if "gram" in own.name}
-    assert grams == {"3-gram of 0.005M": 0.5, "3-gram of 2.5M": 0.3}
-    assert curves.near(drawn[0]) == curves.near([own for own in drawn[0] if own is not line])
+    assert grams == {"3-gram of 2.5M": 0.3}
 
 
-def test_a_picture_shows_the_best_n_gram_only_and_one_entry_per_kind_of_baseline():
-    grams = [curves.yardstick(n, [16, 32], 3 - 0.1 * n, f"{n}-gram") for n in (2, 3, 4)]
+def test_a_legend_has_one_entry_per_kind_of_baseline():
     rope = Line("rope", [16, 32], [2.0, 3.0], style.look_of_method("none"))
     nulls = [Line(f"{i}", [16, 32], [3.0, 3.0], style.NULL, listed=False) for i in range(2)]
-    axes = curves.chart([grams[0], grams[2], rope, grams[1], *nulls], y="bits").axes[0]
-    labels = ["4-gram", "rope", "_", "_", "null: nothing beyond L"]
+    axes = curves.chart([rope, *nulls], y="bits").axes[0]
+    labels = ["rope", "_", "_", "null: nothing beyond L"]
     assert [line.get_label() for line in axes.lines] == labels
 
 
@@ -123,12 +109,3 @@ def test_every_picture_has_a_caption_that_says_what_its_bands_are(cells, tmp_pat
     assert [words.split("**")[1] for words in written] == [path.name for path in made]
     assert all("over 12 documents, of each line alone and unpaired" in one for one in written)
     assert "targets in" in written[0]
-
-
-def test_a_closer_view_shows_a_quarter_of_the_values_or_is_none():
-    def lines(*values):
-        return [Line(str(i), [1, 2, 3, 4], list(y), {}) for i, y in enumerate(values)]
-
-    assert curves.near(lines([2, 2, 2, 2.1], [2.1, 4, 5, 6])) == (0.98 * 2, 1.2 * 2)
-    assert curves.near(lines([2, 2, 2, 2.1], [2.1, 2.2, 2.2, 2.3])) is None  # all lines fit
-    assert curves.near(lines([4, 3, 2, 0.1], [4, 3, 2, 1])) is None  # one value of eight

@@ -76,7 +76,7 @@ def test_committed_results_have_a_look():
 
 def test_encodings_are_visually_distinct():
     names = list(style.ENCODINGS)
-    looks = style.looks({name: name for name in names})
+    looks = {name: style.look_of_encoding(name) for name in names}
     assert [p for p in combinations(names, 2) if not told_apart(*(looks[n] for n in p))] == []
 
 
@@ -85,7 +85,7 @@ def test_extensions_of_an_encoding_are_visually_distinct(name):
     encoding = posenc_jax.build(name, DIMS, key=jax.random.key(0))
     named = [one for one in extensions.fitting(encoding) if one in style.EXTENSIONS]
     looks = {one: style.look_of_method(one) for one in named}
-    looks["none"] = style.looks({name: name})[name]
+    looks["none"] = style.look_of_encoding(name)
     looks |= {f"{one}+logn": style.look_of_method(f"{one}+logn") for one in ("yarn", "pi")}
     assert [p for p in combinations(looks, 2) if not told_apart(*(looks[n] for n in p))] == []
 

@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 from answering import LONG, PARTS, L, cell, gathered, of_text
 
-from posenc_jax.report import answers, page, sections, table
-
-FLOOR = "window: the last L tokens"
+from posenc_jax.report import answers, sections, table
 
 
 @pytest.fixture
@@ -28,34 +26,20 @@ def data():
     )
 
 
-def grid(*cells, **options):
-    return answers.grid(answers.collect(gathered(*cells)), **options)
-
-
-def test_an_extension_that_gains_is_drawn_beside_its_encoding(data):
-    results = answers.collect(data)
-    drawn = [line.name for line in answers.lines(data, results)]
-    # FIRE gains less by log-n than is worth a line; of equals the plainer method has it.
-    assert drawn[:3] == ["rope + yarn:8", "fire", "rope"]
-    assert drawn[3:] == ["ceiling: all that a window holds", FLOOR, "rope, oracle"]
-    few = [line.name for line in answers.lines(data, results, most=2)]
-    assert few == ["rope + yarn:8", "rope", *drawn[3:]]
+def grid(*cells):
+    return answers.grid(answers.collect(gathered(*cells)))
 
 
 def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
     values, names, parts = answers.grid(answers.collect(data))
-    best = ["rope + yarn:8", "fire + logn", "fire", "rope + ntk:8", "rope"]
-    assert names == ["rope, oracle", *best, "windows of L (mean)"]
+    best = ["RoPE with YaRN by 8", "FIRE with log-n", "FIRE", "RoPE with NTK by 8", "RoPE"]
+    assert names == ["RoPE, oracle", *best, "windows of L (mean)"]
     assert parts == PARTS and values[1].tolist() == [0.8, 0.9]
-    _, names, _ = answers.grid(answers.collect(data), brief=True)
-    best.remove("rope + ntk:8")
-    assert names == ["rope, oracle", *best, "windows of L (mean)"]
 
 
-def test_the_map_leaves_out_methods_that_lose_or_change_nothing():
+def test_the_map_leaves_out_methods_that_change_nothing():
     plain = cell("rope-a", "none", 0.9, by_gap=(0.9, 0.9))
-    assert grid(plain, cell("rope-a", "ntk:8", 0.8, by_gap=(0.9, 0.8)), brief=True)[1] == ["rope"]
-    assert grid(plain, cell("rope-a", "yarn:1", 0.9, by_gap=(0.9, 0.9)))[1] == ["rope"]
+    assert grid(plain, cell("rope-a", "yarn:1", 0.9, by_gap=(0.9, 0.9)))[1] == ["RoPE"]
 
 
 def test_methods_equal_to_the_window_share_its_row():
@@ -65,7 +49,7 @@ def test_methods_equal_to_the_window_share_its_row():
         cell("rope-a", "logn", 0.35, by_gap=(1.0, 0.3)),
         cell("rope-a", "window", 0.3, by_gap=(1.0, 0.2)),
     )
-    assert names == ["rope + logn", "rope", "windows of L (mean), streaming"]
+    assert names == ["RoPE with log-n", "RoPE", "windows of L (mean), streaming"]
     assert values[-1].tolist() == [1.0, 0.2]
 
 
@@ -100,23 +84,6 @@ def test_names_are_short_and_distinct_and_labels_win():
     assert set(names.values()) == {"rope, sink", "rope"}
 
 
-def test_text_stands_beside_the_answers(data):
-    """Of other runs only, unless the answering ones read text too."""
-    results = answers.collect(data)
-    (line,) = answers.text(data, results, own=False)
-    assert (line.name, line.y) == ("alibi", [2.0, 2.0]) and "alibi" not in results.names
-    (line,) = answers.text(gathered(of_text("rope-a", 1.5)), results, own=True)
-    assert (line.name, line.x) == ("rope-a", [L, LONG])
-    rows = []
-    for method, bits in (("none", 3.0), ("yarn:8", 2.5), ("window", 2.0)):
-        rows += [row | {"method": method, "encoding": "rope"} for row in of_text("mix-rope", bits)]
-    lines = answers.text(gathered(rows), results, True, {("rope", "yarn:8")})
-    assert [line.y[-1] for line in lines] == [2.0, 2.5, 3.0]
-    assert [line.look["linestyle"] for line in lines][1:] == ["--", "-"]
-    (plain,) = answers.text(gathered(rows), results, True, {("fire", "logn")})
-    assert plain.y[-1] == 3.0
-
-
 def test_the_task_is_admitted_by_its_oracle(data):
     words = answers.admitted(answers.collect(data))
     assert "The oracle rope, " in words and "94% of the way" in words and "is admitted" in words
@@ -126,40 +93,6 @@ def test_the_task_is_admitted_by_its_oracle(data):
     results = answers.collect(near)
     assert not results.oracles
     assert answers.admitted(results) == "No run was evaluated beyond the trained length."
-
-
-def test_lines_are_relative_to_the_ceiling():
-    """A window of L holds a quarter of the answers."""
-    near = cell("rope-a", "none", 0.25, length=L)[0] | {"ceiling": 0.25}
-    data = gathered([near], cell("rope-a", "none", 0.4))
-    line, ceiling, *_ = answers.lines(data, answers.collect(data))
-    assert (list(line.x), list(line.y)) == ([L, LONG], [1.0, 0.4])
-    assert (list(ceiling.x), list(ceiling.y)) == ([L, LONG], [1.0, 1.0])
-    assert answers.collect(data).best == {("rope-a", "none"): 0.4}  # at the longest length
-
-
-def test_the_picture_has_the_map_above_text_and_eight_lines_at_most():
-    names = ["rope", "fire", "alibi", "t5", "nope", "fox", "xpos", "sandwich", "ssmax", "hybrid"]
-    cells = [cell(name, "none", 0.9 - i / 20) for i, name in enumerate(names)]
-    figure = answers.pictures(gathered(*cells, of_text("learned", 2.0)))["answers"]
-    figure.canvas.draw()
-    text, lines, map_ = figure.axes[:3]
-    assert text.get_ylabel() == "bits per byte of text"
-    assert lines.get_ylabel() == "accuracy relative to the ceiling"
-    assert map_.get_window_extent().y0 > lines.get_window_extent().y1
-    legend = lines.get_legend()
-    title = "8 of 10 methods, from best to worst; the map has all"
-    assert legend.get_title().get_text() == title
-    shown = {text.get_text() for text in legend.get_texts()}
-    drawn = [name for name in names if name in shown]
-    assert len(drawn) == 8 and (drawn[0], drawn[-1]) == (names[0], names[-1])
-
-
-def test_a_report_says_first_who_finds_the_answer(data):
-    assert page._answered(data, {}) == (
-        "Retrieval accuracy up to 512 tokens back: rope + yarn:8 0.90, rope 0.50 and a window of "
-        "the last 64 tokens at most 0.30."
-    )
 
 
 def order_of(group, method, found, order, held=0.9, seed=0, trained=64):
@@ -184,15 +117,16 @@ def questions():
     ]
     names = "protocol,part,group,method,seed,trained,length,found,order,held,accuracy".split(",")
     points = pd.DataFrame(rows, columns=names).astype({"order": float, "accuracy": float})
-    points["bpb"] = np.nan
-    runs = [SimpleNamespace(group=name, encoding=name) for name in points.group.unique()]
+    points = points.assign(bpb=np.nan, encoding=points.group)
+    unlabelled = SimpleNamespace(label="")
+    runs = [SimpleNamespace(group=name, config=unlabelled) for name in points.group.unique()]
     return replace(gathered(of_text("alibi", 2.0)), points=points, runs=runs)
 
 
 def test_methods_are_listed_by_order_beyond_L_with_what_they_find(questions):
     ordered, longest = answers.ordered(questions)
     assert longest == 512
-    names = ["nope", "rope + yarn:8", "rope", "rope + window"]
+    names = ["NoPE", "RoPE with YaRN by 8", "RoPE", "RoPE, window of L"]
     assert [row.name for row in ordered] == names
     nope, yarn, rope, _ = ordered
     assert list(yarn.order) == pytest.approx([0.6, 0.7, 0.8]) and answers.mean(yarn.found) == 0.9
@@ -205,7 +139,7 @@ def test_methods_are_listed_by_order_beyond_L_with_what_they_find(questions):
 def test_the_picture_has_what_is_found_and_its_order_with_intervals_over_seeds(questions):
     (axes,) = answers.picture_of_order(*answers.ordered(questions)).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["nope", "rope + yarn:8", "rope"]  # the window finds nothing
+    assert labels == ["NoPE", "RoPE with YaRN by 8", "RoPE"]  # the window finds nothing
     marks = {(int(one.get_ydata()[0]), round(one.get_xdata()[0], 6)) for one in axes.lines[1:]}
     assert marks == {(0, 1.0), (0, 0.8), (1, 0.9), (1, 0.7), (2, 0.5)}
     low, high = axes.collections[-2].get_paths()[0].vertices[:, 0]
@@ -215,7 +149,7 @@ def test_the_picture_has_what_is_found_and_its_order_with_intervals_over_seeds(q
 def test_a_page_says_what_found_and_order_are(questions):
     section = sections.found_and_order(questions)
     (block,) = section.blocks
-    assert block.table.rows[2] == ["rope", "\N{EN DASH}", "0.10", "0.50", "0.95", "0.80"]
+    assert block.table.rows[2] == ["RoPE", "\N{EN DASH}", "0.10", "0.50", "0.95", "0.80"]
     assert "0.5 without order" in section.sentence
     said = table.table(questions)
     assert "512 tokens, means over seeds" in said and "hard cell at L" in said

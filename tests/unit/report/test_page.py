@@ -10,12 +10,12 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
-import pandas as pd
 import pytest
 from evaluated import LENGTHS, make_run
 
+from posenc_jax.display import rounded
 from posenc_jax.evaluation import protocols
-from posenc_jax.report import page, sections
+from posenc_jax.report import page
 from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
 
@@ -90,76 +90,32 @@ def test_drawn_values_are_in_tables_and_ties_are_marked(path, swept):
     for protocol in RANKED:
         assert f"{protocol}: {protocols.find(protocol).title}" in text
         for row in (row for n in LENGTHS for row in ranks.extended[protocol][n]):
-            assert f"{row.loss:.3f}" in cells
+            assert rounded(row.loss, row.interval) in cells
     points = swept.points[(swept.points.protocol == "same_token") & (swept.points.method == "pi:4")]
     for mean in points.groupby("length").bpb.mean():
-        assert any(cell.startswith(f"{mean:.3f} ±") for cell in cells)
+        assert any(cell.startswith((f"{mean:.2f} ±", f"{mean:.3f} ±")) for cell in cells)
     tables = [t for every in (ranks.extended, ranks.plain) for t in every.values()]
     ties = [row for t in tables for rows in t.values() for row in rows if row.verdict == "tie"]
     assert ties and text.count('class="tie"') == cells.count("tie") == len(ties)
+    first = [row for row in ranks.extended["same_token"][64] if row.verdict == "tie"]
+    assert sum(cell.startswith("ties with the best") for cell in cells) == len(first)
     assert "t5-s0: not evaluated yet" in text and NAME not in text
-    assert "same_token, bits per byte, closer" in text and "perplexity, closer" not in text
 
 
-def test_the_page_opens_with_findings_and_data(path, swept):
-    ranks = rankings(swept.runs)
-    found, on_what = page.sentences(swept, ranks)
-    best = ranks.extended["same_token"][LENGTHS[-1]][0]
-    assert f"At 64 tokens {best.group}" in found and f"{best.loss:.3f} bits per byte" in found
+def test_the_page_opens_with_a_sentence_and_folds_the_rest(path, swept):
+    text = path.read_text()
+    best = rankings(swept.runs).extended["same_token"][LENGTHS[-1]][0]
+    opening = text[text.index("<h1>") : text.index("<details>")]
+    assert (
+        f" has the lowest loss at 64 tokens, 2 times the trained length: {best.loss:.2f}" in opening
+    )
+    assert "Means of 3 seeds." in opening
+    folded = text[text.index("<details>") : text.index("</details>")]
     for word in ("9 runs", "L = 32", "2 layers of width 8", "10 steps", "3 seeds", "12 documents"):
-        assert word in on_what
-    first = path.read_text().index("<p class=")
-    assert "At 64 tokens" in path.read_text()[first : first + 200]
-
-
-def of_seeds(folder, seeds, documents=12, **better):
-    for encoding, value in better.items():
-        for seed in seeds:
-            options = dict(better=value, scales=(), documents=documents)
-            make_run(folder / f"{encoding}-s{seed}", encoding, seed, **options)
-    data = read_runs([folder])
-    ranks = rankings(data.runs)
-    by_group = {row.group: row for row in ranks.extended["same_token"][LENGTHS[-1]]}
-    return page.sentences(data, ranks)[0], by_group
-
-
-def test_one_seed_is_behind_over_documents_and_ranks_no_training(tmp_path):
-    found, ranks = of_seeds(tmp_path, [0], alibi=2.0, rope=0.0)
-    rope = ranks["rope"]
-    low, high = rope.by_documents
-    ends = f"{low:.3f} to {high:.3f} over 12 documents"
-    assert f"rope is {rope.behind:.3f} behind (95%: {ends})" in found
-    assert "one seed does not rank training" in found
-
-
-@pytest.mark.parametrize("documents", [1, 9])
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_below_ten_documents_the_headline_claims_no_interval(tmp_path, seeds, documents):
-    found, ranks = of_seeds(tmp_path, range(seeds), documents, alibi=2.0, rope=0.0)
-    counted = f"{documents} document" + "s" * (documents > 1)
-    assert f"{ranks['rope'].behind:.3f} behind on {counted}" in found
-    assert "95%" not in found and "over documents" not in found
-
-
-def test_three_seeds_are_behind_over_seeds_and_a_tie_keeps_its_interval(tmp_path):
-    found, ranks = of_seeds(tmp_path, range(3), alibi=2.0, rope=2.0, nope=0.0)
-    low, high = ranks["nope"].by_seeds
-    behind = f"nope is {ranks['nope'].behind:.3f} behind (95%: {low:.3f} to {high:.3f} over seeds)"
-    (tie,) = [row for row in ranks.values() if row.verdict == "tie"]
-    assert behind in found and "does not rank" not in found
-    assert f"{tie.group} ties with it, {tie.behind:.3f} behind (95%: " in found
-
-
-def test_few_entries_are_named_and_one_of_anything_is_singular(tmp_path):
-    better = dict(zip(("alibi", "rope", "nope", "t5", "fire", "fox"), range(6, 0, -1), strict=True))
-    model = {"layers": 1, "width": 8}
-    for encoding, value in better.items():
-        folder = tmp_path / f"{encoding}-s0"
-        make_run(folder, encoding, 0, better=value, scales=(), model=model, steps=10)
-    data = read_runs([tmp_path])
-    found, on_what = page.sentences(data, rankings(data.runs))
-    assert [name for name in better if name in found] == ["alibi", "rope", "nope", "fox"]
-    assert "1 layer of width 8; 10 steps; 1 seed a group" in on_what
+        assert word in folded
+    assert "what was left out (" in folded
+    sections = text.partition('<div class="figures">')[2]
+    assert sections.count("<h2>") == sections.count("<summary><h2>") >= 6
 
 
 def test_nothing_evaluated_is_a_page_too(tmp_path):
@@ -169,38 +125,50 @@ def test_nothing_evaluated_is_a_page_too(tmp_path):
     assert "1 run, 0 of them evaluated" in text and "train.py --config=x.py" in text
 
 
+def test_without_loss_and_retrieval_the_page_opens_with_the_number_of_runs(swept, tmp_path):
+    data = replace(swept, points=swept.points[swept.points.protocol == "sliding"])
+    text = page.write_page(data, rankings(swept.runs), tmp_path).read_text()
+    assert "<h1>Length extrapolation</h1>" in text and "10 runs, 9 of them evaluated" in text
+    assert "sliding: " in text
+
+
 CHECK = """
 <script>
 addEventListener("load", () => {
   const seen = { wide: document.documentElement.scrollWidth };
-  const visible = selector => all(selector).filter(e => e.getClientRects().length).length;
+  const isShown = e => e.getClientRects().length && e.checkVisibility();
+  const visible = (selector, within) =>
+    all(selector, within).filter(isShown).length;
   const choose = (name, value) => {
-    const box = document.querySelector(`input[name=${name}][value="${value}"]`);
-    const control = box || document.querySelector(`select[name=${name}]`);
-    if (box) box.checked = !box.checked;
-    else control.value = value;
+    const control = document.querySelector(`select[name=${name}]`);
+    control.value = value;
     control.dispatchEvent(new Event("change"));
   };
-  for (const { value } of [...document.querySelector("[name=protocol]").options]) {
+  seen.folded = visible("details figure");
+  const first = document.querySelector("section");
+  seen.first = visible("figure", first);
+  const names = () => visible("svg [data-value]", first);
+  seen.more = names();
+  choose("methods", "plain");
+  seen.less = names();
+  const point = all("svg [data-value]", first).find(isShown);
+  point.dispatchEvent(new Event("pointerover", { bubbles: true }));
+  seen.shown = getComputedStyle(value).visibility === "visible";
+  document.body.dataset.value = value.textContent;
+  for (const fold of all("details")) fold.open = true;
+  const loss = document.querySelector("[name=protocol]").closest("details");
+  for (const { value } of [...loss.querySelector("[name=protocol]").options]) {
     choose("protocol", value);
-    seen[value] = visible("section:first-of-type figure");
+    seen[value] = visible("table", loss);
   }
-  const lines = () => visible('section:first-of-type tr[data-kind="group"]');
-  const marks = () => visible('section:first-of-type svg [data-kind="group"]');
-  seen.lines = lines();
-  seen.marks = marks();
-  choose("group", "0");
-  seen.fewer = seen.lines - lines();
-  seen.hidden = marks() < seen.marks;
-  choose("baselines", "baseline");
-  seen.baselines = visible('tr[data-kind="baseline"], svg [data-kind="baseline"]');
+  seen.open = document.documentElement.scrollWidth;
   const { backgroundColor, color } = getComputedStyle(document.body);
   [seen.paper, seen.ink] = [backgroundColor, color].map(rgb => +rgb.match(/\\d+/)[0]);
-  seen.controls = all("select, input").every(e => e.labels.length && e.tabIndex >= 0);
+  seen.controls = all("select").every(e => e.labels.length && e.tabIndex >= 0);
   HTMLAnchorElement.prototype.click = function () {
     document.body.dataset.png = `${this.download} ${this.href.slice(0, 22)}`;
   };
-  document.querySelector("section:first-of-type .block:not([hidden]) button.png").click();
+  first.querySelector(".block:not([hidden]) button.png").click();
   document.body.dataset.seen = JSON.stringify(seen);
 });
 </script>
@@ -208,7 +176,7 @@ addEventListener("load", () => {
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize(("width", "dark"), [(1400, False), (700, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (500, True)])
 def test_the_page_in_a_browser(path, tmp_path, width, dark):
     """Scripts run without an error, controls show and hide, nothing is wider than the page, and it
     is as dark as the reader's system."""
@@ -225,19 +193,14 @@ def test_the_page_in_a_browser(path, tmp_path, width, dark):
     found = re.search(r'data-seen="([^"]*)"', done.stdout)
     assert found is not None, done.stdout[:500]
     seen = dict(re.findall(r"&quot;(\w+)&quot;:(\w+)", found[1]))
-    assert int(seen["wide"]) <= width, "the page is wider than its window"
-    assert all(int(seen[name]) >= 1 for name in RANKED)
-    assert (seen["lines"], seen["fewer"]) == ("3", "1") and seen["hidden"] == "true"
+    assert max(int(seen[n]) for n in ("wide", "open")) <= width, "wider than its window"
+    assert (seen["folded"], seen["first"], seen["shown"]) == ("0", "1", "true")
+    assert int(seen["more"]) > int(seen["less"]) > 0
+    assert re.search(r'data-value="RoPE, \d+ tokens: [\d.]+ \([\d.]+ to [\d.]+\)"', done.stdout)
+    assert all(1 <= int(seen[name]) <= 2 for name in RANKED)
     assert (int(seen["paper"]) < 64 < 192 < int(seen["ink"])) == dark
-    assert (seen["baselines"], seen["controls"]) == ("0", "true")
-    assert re.search(r'data-png="\w+-bpb.png data:image/png;base64,"', done.stdout)
-
-
-def test_a_group_with_baselines_alone_has_no_extensions(swept):
-    points = swept.points[swept.points.protocol == "same_token"]
-    fresh = points[points.group == "alibi"].assign(method="fresh", extension="fresh")
-    offered = sections.extensions(replace(swept, points=pd.concat([points, fresh])))
-    assert "rope: every extension" in str(offered) and "alibi" not in str(offered)
+    assert seen["controls"] == "true"
+    assert re.search(r'data-png="[\w-]+.png data:image/png;base64,"', done.stdout)
 
 
 def test_names_of_runs_command_no_program_that_shows_them(tmp_path, capsys):

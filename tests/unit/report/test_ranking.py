@@ -11,7 +11,6 @@ from posenc_jax.evaluation import records
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import Units
-from posenc_jax.plots import curves
 from posenc_jax.report import figures, ranking, sections, table
 from posenc_jax.report.runs import read_runs
 from posenc_jax.runtime import errors
@@ -82,7 +81,7 @@ def test_answers_are_ranked_by_accuracy_without_oracles(tmp_path):
     assert best.loss == pytest.approx(0.19) and second.behind == pytest.approx(0.3)
     assert second.verdict == "behind" and second.units == (np.count_nonzero(asked), None)
     page = str(sections.ranking(data, ranks))
-    assert "'accuracy'" in page and "0.810" in page and "0.510" in page
+    assert "'accuracy'" in page and "0.81" in page and "0.51" in page
 
 
 def test_a_difference_that_is_clear_alone_and_not_among_many_is_open():
@@ -136,7 +135,8 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
     named = {(row.group, row.method) for row in tables["same_token"][64]}
     assert ("nope", "none") not in named and ("nope", "pi:2") in named
     assert any("nope + none: the loss of a seed is not finite" in note for note in notes)
-    (line,) = [one for one in figures.against_length(data, "same_token") if one.name == "nope"]
+    points = data.points[data.points.protocol == "same_token"]
+    (line,) = [one for one in figures.by_length(points, "bpb") if one.name == "NoPE"]
     assert line.x == [16, 32]
 
 
@@ -151,7 +151,7 @@ def test_a_seed_whose_training_was_not_finite_leaves_no_rank(sweep):
     assert any(note.startswith("nope-s1: its training was not finite") for note in data.notes)
 
 
-def test_baselines_are_in_the_table_and_the_picture_and_have_no_rank(sweep):
+def test_baselines_are_in_both_tables_and_have_no_rank(sweep):
     baselines = {
         "window": {"window": 32},
         "fresh": {"extension": "fresh"},
@@ -169,11 +169,11 @@ def test_baselines_are_in_the_table_and_the_picture_and_have_no_rank(sweep):
     data = read_runs([sweep])
     tables, _ = ranking.ranked(data.runs)
     assert not baselines.keys() & {row.method for row in tables["same_token"][64]}
-    drawn = figures.against_length(data, "same_token")
+    points = data.points[data.points.protocol == "same_token"]
+    drawn = [line.name for line in figures.by_length(points, "bpb")]
     for name in baselines:
         assert f"\n  {BASELINES[name]}" in table.table(data)
-        assert f"rope, {name}" in [line.name for line in drawn]
-        assert any(entry.name.startswith(f"{name}: ") for entry in curves.baselines(drawn))
+        assert f"RoPE, {BASELINES[name]}" in drawn
 
 
 def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):

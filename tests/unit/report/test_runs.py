@@ -87,8 +87,6 @@ def test_names_that_clash_say_what_differs(tmp_path):
         make_run(tmp_path / "widths" / f"rope-s0-width={width}", "rope", 0, model=model)
     data = read_runs([tmp_path / "widths"])
     assert {run.group for run in data.runs} == {f"rope-width={n}" for n in range(6)}
-    looks = data.looks.values()
-    assert len({(look["color"], look["linestyle"]) for look in looks}) == 6
 
 
 def test_equal_tokenizers_at_two_paths_are_one(tmp_path):
@@ -128,9 +126,7 @@ def test_facts_and_curves_of_a_run(swept):
     row = next(r for r in rows if (r["protocol"], r["scale"], r["length"]) == ("sliding", 2.0, 64))
     last = points.iloc[-1]
     assert last.bpb == row["bpb"]
-    assert last.null_bpb == pytest.approx(row["bpb"] + row["gain_bpb"])
-    of_run = swept.places[swept.places.id == run.id]
-    assert set(of_run.method) == {"none", "pi:2", "pi:4"}
+    assert (last.gain_bpb, last.gain_bpb_low) == (row["gain_bpb"], row["gain_low"])
 
 
 def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):

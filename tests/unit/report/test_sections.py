@@ -9,7 +9,8 @@ import pytest
 from evaluated import make_run
 
 from posenc_jax.evaluation import ngrams, records
-from posenc_jax.report import figures, learning, sections, table
+from posenc_jax.report import figures, learning, overview, sections, table
+from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
@@ -153,10 +154,14 @@ def test_a_longer_n_gram_that_is_worse_again_is_not_reached(counted):
 
 def test_n_grams_of_the_same_targets_are_grey_lines_at_every_length(counted):
     data = read_runs([counted])
-    lines = {line.name: line for line in figures.against_length(data, "same_token")}
-    assert [name for name in lines if name.endswith("gram")] == ["2-gram", "3-gram", "4-gram"]
-    assert lines["3-gram"].x == [16, 32, 64] and len(set(lines["3-gram"].y)) == 1
-    assert not any("gram" in line.name for line in figures.against_length(data, "sliding"))
+    ranks = rankings(data.runs)
+    best, *others = figures.ngram_lines(data, data.points[data.points.protocol == "same_token"])
+    assert [line.name for line in (best, *others)] == ["4-gram", "3-gram", "2-gram"]
+    assert list(best.x) == [16, 32, 64] and len(set(best.y)) == 1
+    (loss,) = overview.first(data, ranks, data, ranks)
+    assert best in loss.baselines and others[0] not in loss.baselines
+    (sliding,) = overview.panels([("sliding", data, ranks)])
+    assert sliding.baselines == []
     said = table.table(data).splitlines()
     assert sum(line.startswith("3-gram") for line in said) == 1
 

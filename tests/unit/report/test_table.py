@@ -27,12 +27,16 @@ def test_a_table_per_protocol_the_best_first_and_nothing_twice(data):
     answers, gap, text = every(data)
     assert [row[0] for row in answers.rows] == [
         "ceiling",
-        "rope, oracle",
-        "rope + yarn:8",
-        "rope",
-        "rope, window of L",
+        "RoPE, oracle",
+        "RoPE with YaRN by 8",
+        "RoPE",
+        "RoPE, window of L",
     ]
-    assert gap.head == ["", "1-64", "65-512"] and gap.rows[0] == ["rope + yarn:8", "–", "0.900"]
+    assert gap.head == ["", "1-64", "65-512"] and gap.rows[0] == [
+        "RoPE with YaRN by 8",
+        "–",
+        "0.900",
+    ]
     assert gap.caption.endswith("–: fewer than 20 answers.")
     assert text.rows == [["alibi_b", "2.000", "2.000"]] and "bits per byte" in text.caption
 
@@ -48,17 +52,17 @@ def test_seeds_are_a_mean_and_a_standard_deviation_and_unlike_numbers_are_listed
     data = [cell("rope-a", "none", value) for value in (0.4, 0.6)]
     data[1][0]["seed"] = data[1][1]["seed"] = 1
     table = every(gathered(*data))[0]
-    assert table.rows[1] == ["rope", "0.500 ±0.141"] and "over 2 seeds" in table.caption
+    assert table.rows[1] == ["RoPE", "0.500 ±0.141"] and "over 2 seeds" in table.caption
     few = gathered(*data)
     few.points.loc[few.points.part == "1-64", "answers"] = 19.0
-    assert every(few)[1].rows == [["rope", "–", "0.500 ±0.000"]]
+    assert every(few)[1].rows == [["RoPE", "–", "0.500 ±0.000"]]
     table = every(gathered(*data, cell("fire-a", "none", 0.9)))[0]
     assert "standard deviation over 1 to 2 seeds" in table.caption
     assert table.head == ["", "512", "seeds"]
     assert table.rows == [
         ["ceiling", "1.000", "–"],
-        ["fire", "0.900", "1"],
-        ["rope", "0.500 ±0.141", "2"],
+        ["FIRE", "0.900", "1"],
+        ["RoPE", "0.500 ±0.141", "2"],
     ]
 
 

@@ -1,0 +1,323 @@
+"""The first screen of a report: loss and retrieval against length, a claim and verdicts."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import cycle
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from posenc_jax import composition
+from posenc_jax.display import Line, Table, rounded
+from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.cells import BASELINES
+from posenc_jax.plots import curves, style
+from posenc_jax.report import answers, figures
+from posenc_jax.report.ranking import Rank, Rankings, right
+from posenc_jax.report.runs import Frame, ReportData
+from posenc_jax.runtime.terminal import counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Method = tuple[str, str]  # the name of a group on this screen, and what is applied to it
+MOST_LINES = 10  # of a picture, baselines included
+MOST_VERDICTS = 10
+WORTH_A_LINE = 0.05  # gain of an extension, in bits or accuracy, if not all are drawn
+WINDOW = BASELINES["window"]
+TOP = 1.6  # of the median loss, above which a line leaves its picture
+
+
+class Panel(NamedTuple):
+    """Every method by one protocol."""
+
+    protocol: str
+    lines: Mapping[Method, Line]  # best first
+    baselines: Sequence[Line]  # grey
+    trained: Sequence[int]
+    longest: int
+    ranks: Sequence[Rank]  # at the longest length, best first
+    names: Mapping[str, str]  # of groups
+    chance: float  # accuracy of a guess
+
+    @property
+    def ties(self) -> str:
+        """Those that tie with the best, in words."""
+        names = [self.name(rank) for rank in self.ranks if rank.verdict == "tie"]
+        return names[0] if len(names) == 1 else f"{len(names)} others" if names else ""
+
+    @property
+    def window(self) -> float | None:
+        """The best window of L, at the longest length."""
+        values = [line.y[-1] for line in self.baselines if line.name == WINDOW]
+        return values[0] if values else None
+
+    @property
+    def is_retrieval(self) -> bool:
+        return figures.value_of(self.protocol) == "accuracy"
+
+    def name(self, rank: Rank) -> str:
+        return self.lines[self.names[rank.group], rank.method].name
+
+
+Source = tuple[str, ReportData, Rankings]  # a protocol, and the runs it was measured on
+
+
+def first(data: ReportData, ranks: Rankings, text: ReportData, of_text: Rankings) -> list[Panel]:
+    """Loss of `text`, and retrieval; without what was not measured."""
+    text = replace(text, points=text.points[text.points.accuracy.isna()])
+    return panels([(protocols.HEADLINE, text, of_text), ("answers", data, ranks)])
+
+
+def panels(sources: Sequence[Source]) -> list[Panel]:
+    """A panel per protocol that was measured; a method has the same look in all."""
+    scored = [(*source, scores(source[1], source[0])) for source in sources]
+    scored = [one for one in scored if not one[-1].empty]
+    names = [answers.short_names(data, points) for _, data, _, points in scored]
+    encodings = {
+        (known[row.group], row.method): row.encoding
+        for (*_, points), known in zip(scored, names, strict=True)
+        for row in points.drop_duplicates(["group", "method"]).itertuples()
+    }
+    scales = {scale for *_, points in scored for scale in points.scale.dropna()}
+    of = partial(_panel, looks=_looks(encodings), one_scale=len(scales) < 2)
+    return [
+        of(protocol, data, points, ranks.extended.get(protocol, {}), known)
+        for (protocol, data, ranks, points), known in zip(scored, names, strict=True)
+    ]
+
+
+def scores(data: ReportData, protocol: str) -> Frame:
+    """Rows of a protocol with a `score`: bits per byte, or accuracy relative to the ceiling."""
+    points = data.points[data.points.protocol == protocol]
+    value, unit = figures.value_of(protocol), 1.0
+    if value == "accuracy":
+        unit = points.ceiling.fillna(1.0)
+    ends = {f"score{end}": points[value + end] / unit for end in ("", "_low", "_high")}
+    points = points.assign(**ends)
+    return points[points.score.notna()]
+
+
+def _looks(encodings: Mapping[Method, str]) -> dict[Method, style.Look]:
+    """Look of each method: that of its encoding or, where several groups share it, of one that is
+    not shown, dashed for extensions."""
+    looks: dict[Method, style.Look] = {}
+    plain: dict[str, style.Look] = {}
+    spare = (name for name in style.ENCODINGS if name not in encodings.values())
+    dashes: dict[str, Iterator] = {}
+    for (name, method), encoding in encodings.items():
+        if name not in plain:
+            own = style.look_of_encoding(encoding) | {"markersize": 4}
+            other = next(spare, encoding) if own in plain.values() else encoding
+            plain[name] = own | style.look_of_encoding(other)
+        looks[name, method] = look = plain[name]
+        if method != "none":
+            dash = next(dashes.setdefault(name, cycle(style.OTHERS)))
+            looks[name, method] = look | {"linestyle": dash, "markerfacecolor": "white"}
+    return looks
+
+
+def _panel(
+    protocol: str,
+    data: ReportData,
+    points: Frame,
+    tables: Mapping[int, Sequence[Rank]],
+    names: Mapping[str, str],
+    looks: Mapping[Method, style.Look],
+    one_scale: bool,
+) -> Panel:
+    longest = int(points.length.max())
+    is_retrieval = figures.value_of(protocol) == "accuracy"
+    oracles = points[is_retrieval & (points.trained >= longest)]
+    if len(oracles) < len(points):
+        points = points.drop(oracles.index)
+    lines: dict[Method, Line] = {}
+    for (group, method), rows in points.groupby(["group", "method"], sort=False):
+        if method in BASELINES:
+            continue
+        parts = composition.parts(method)
+        if one_scale:  # the ratio of the lengths, as a rule
+            parts = [part._replace(scale=None) for part in parts]
+        name = names[group]
+        words = figures.with_method(name, composition.text(parts))
+        lines[name, method] = _line(words, rows, looks[name, method])
+    sign = -1 if is_retrieval else 1
+    grams = figures.ngram_lines(data, points)[:1] if protocol == protocols.HEADLINE else []
+    best = sorted(
+        ((method, line) for method, line in lines.items() if line.x),
+        key=lambda item: (-item[1].x[-1], sign * item[1].y[-1], figures.plainness(item[0][1])),
+    )
+    return Panel(
+        protocol,
+        dict(best),
+        [*_baselines(points, oracles, sign), *grams],
+        sorted(map(int, points.trained.unique())),
+        longest,
+        tables.get(longest, ()),
+        names,
+        chance=float(points.chance[points.length == longest].mean()),
+    )
+
+
+def _line(name: str, rows: Frame, look: style.Look) -> Line:
+    return figures.line(name, rows, look, "score")._replace(seeds=())
+
+
+def _baselines(points: Frame, oracles: Frame, sign: int) -> list[Line]:
+    """The best window of L, a reader without order, and the best run trained at the longest."""
+    look = style.WINDOW | {"color": "0.5"}
+    windows = points[points.method == "window"]
+    lines = [_line(WINDOW, rows, look) for _, rows in windows.groupby("group")]
+    found = [min(lines, key=lambda line: sign * line.y[-1])] if lines else []
+    orderless = (points.orderless / points.ceiling).groupby(points.length).mean().dropna()
+    if len(orderless):
+        x, y = list(orderless.index), list(orderless)
+        found.append(Line("without order", x, y, style.ORDERLESS | {"color": "0.5"}))
+    longer = oracles[(oracles.method == "none") & ~oracles.group.isin(points.group)]
+    look = {"color": "0.5", "linestyle": ":"}
+    lines = [
+        _line(f"trained at {rows.trained.iloc[0]:,}", rows, look)
+        for _, rows in longer.groupby("group")
+    ]
+    found += [min(lines, key=lambda line: sign * line.y[-1])] if lines else []
+    return [line._replace(band=None) for line in found]
+
+
+def choices(shown: Sequence[Panel]) -> dict[str, tuple[str, list[Method]]]:
+    """Selections of methods, by name, each with its label; the first is that of a picture."""
+    values: dict[Method, float] = {}
+    for panel in reversed(shown):
+        values |= {m: line.y[-1] for m, line in panel.lines.items() if m not in values}
+    plain = [method for method in values if method[1] == "none"]
+    few = _few(values, MOST_LINES - max((len(panel.baselines) for panel in shown), default=0))
+    label = f"{len(few)} of {len(values)}, from best to worst"
+    found = {"few": (label, few)} if len(few) < len(values) else {}
+    found |= {"all": (f"all {len(values)}", list(values))}
+    if 0 < len(plain) < len(values):
+        found |= {"plain": (f"{len(plain)} as trained", plain)}
+    return found
+
+
+def _few(values: Mapping[Method, float], most: int) -> list[Method]:
+    """All methods, or of evenly thinned groups those as trained and with the best extension where
+    that gains; `values` has the best first."""
+    if len(values) <= most:
+        return list(values)
+    groups: dict[str, list[Method]] = {}
+    for method, value in values.items():
+        group = groups.setdefault(method[0], [])
+        gain = abs(value - values.get((method[0], "none"), np.inf))
+        if method[1] == "none" or not group and (len(groups) == 1 or gain > WORTH_A_LINE):
+            group.append(method)
+    few: list[Method] = []
+    for count in range(len(groups), 0, -1):
+        kept = np.linspace(0, len(groups) - 1, count).round().astype(int)
+        few = [method for i in kept for method in list(groups.values())[i]]
+        if len(few) <= most:
+            break
+    return few
+
+
+def view(panel: Panel, methods: Iterable[Method]) -> curves.View:
+    """The panel of a picture with these methods."""
+    chosen = [panel.lines[method] for method in methods if method in panel.lines]
+    chosen = chosen or list(panel.lines.values())
+    drawn = sorted([*chosen, *panel.baselines], key=lambda line: line.y[-1])
+    values = [value for line in drawn for value in line.y]
+    if panel.is_retrieval:
+        low, high = np.floor(10 * min(values)) / 10 - 0.1, max(1.0, *values)
+        y, limits = curves.VALUES["relative"], (max(0.0, low), high + 0.05)
+    else:
+        low, high = min(values), max(values)
+        high = min(high, TOP * drawn[len(drawn) // 2].y[-1])
+        margin = 0.05 * (high - low) or 0.05
+        y, limits = curves.VALUES["bpb"], (low - margin, high + margin)
+    return curves.View(claim(panel), y, drawn, panel.trained, limits)
+
+
+def picture(shown: Sequence[Panel]) -> "Figure | None":
+    """The panels side by side, with ten lines at most."""
+    _, methods = next(iter(choices(shown).values()))
+    return curves.named(*(view(panel, methods) for panel in shown)) if shown else None
+
+
+def charts(panel: Panel, shown: Sequence[Panel]) -> dict[str, figures.Chart]:
+    """A chart of the panel for each choice of methods."""
+    found = {}
+    for key, (_, methods) in choices(shown).items():
+        drawn = view(panel, methods)
+        figure = curves.pointed(curves.named(drawn), [drawn])
+        title = protocols.find(panel.protocol).title
+        found[key] = figures.chart(figure, f"{panel.protocol}-{key}", title)
+    return found
+
+
+def claim(panel: Panel) -> str:
+    """What the panel shows at its longest length."""
+    if not panel.ranks:
+        return protocols.find(panel.protocol).title
+    best = panel.ranks[0]
+    what = "answers most" if panel.is_retrieval else "has the lowest loss"
+    words = f"{panel.name(best)} {what} at {panel.longest:,} tokens"
+    if panel.ties:
+        return f"{words}, tied with {panel.ties}"
+    less = not panel.is_retrieval and panel.window is not None and panel.window < best.loss
+    return f"{words}, a window of L lower" if less else words
+
+
+def headline(shown: Sequence[Panel]) -> tuple[str, str]:
+    """A sentence with one number, and its condition; empty where nothing is ranked."""
+    ranked = [panel for panel in shown if panel.ranks]
+    if not ranked:
+        return "", ""
+    panel = ranked[-1]
+    best, trained = panel.ranks[0], min(panel.trained)
+    times = panel.longest / trained
+    where = f"at {panel.longest:,} tokens" + (f", {times:g} times the trained length" * (times > 1))
+    window = "" if panel.window is None else rounded(panel.window)
+    if panel.is_retrieval:
+        value = rounded(right(best).loss, right(best).interval)
+        found = f"{panel.name(best)} answers {value} of the questions {where}."
+        words = f"A guess is right in {rounded(panel.chance)}"
+        words += f" and a window of the last {trained:,} tokens in {window}." if window else "."
+    else:
+        value = rounded(best.loss, best.interval)
+        found = f"{panel.name(best)} has the lowest loss {where}: {value} bits per byte."
+        words = f"A window of the last {trained:,} tokens has {window}." if window else ""
+    if panel.ties:
+        words += f" Tied with it: {panel.ties}."
+    if len(best.seeds) > 1:
+        return found, f"{words} Means of {len(best.seeds)} seeds."
+    return found, f"{words} One seed each: another may change the order."
+
+
+def verdicts(panel: Panel) -> Table:
+    """A row per method at the longest length: its value, and a verdict in words."""
+    rows = []
+    for rank in panel.ranks[:MOST_VERDICTS]:
+        value = right(rank) if panel.is_retrieval else rank
+        rows.append([panel.name(rank), in_words(rank), rounded(value.loss, value.interval)])
+    left = len(panel.ranks) - len(rows)
+    if left:
+        rows.append([f"{left} more in the full ranking below", "", ""])
+    unit = "accuracy" if panel.is_retrieval else "bits per byte"
+    return Table("", [f"at {panel.longest:,} tokens", "verdict", unit], rows, ("left", "words"))
+
+
+def in_words(rank: Rank) -> str:
+    """The verdict on an entry of a ranking."""
+    behind = rounded(rank.behind, rank.by_seeds or rank.by_documents)
+    if rank.verdict == "tie":
+        return f"ties with the best, {behind} behind"
+    if rank.verdict == "open":
+        return f"{behind} behind, open: {why_open(rank)}"
+    return "best" if rank.verdict == "best" else f"{behind} behind"
+
+
+def why_open(rank: Rank) -> str:
+    if not rank.units.enough:
+        return str(rank.units)
+    if rank.by_seeds is None:
+        return counted(rank.shared, "seed")
+    return f"{counted(rank.shared, 'seed')}, {counted(rank.comparisons, 'comparison')}"
