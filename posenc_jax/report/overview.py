@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
+from math import floor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -226,7 +227,7 @@ def view(panel: Panel, methods: Iterable[Method]) -> curves.View:
     drawn = sorted([*chosen, *panel.baselines], key=lambda line: line.y[-1])
     values = [value for line in drawn for value in line.y]
     if panel.is_retrieval:
-        low, high = np.floor(10 * min(values)) / 10 - 0.1, max(1.0, *values)
+        low, high = floor(10 * min(values)) / 10 - 0.1, max(1.0, *values)
         y, limits = curves.VALUES["relative"], (max(0.0, low), high + 0.05)
     else:
         low, high = min(values), max(values)
