@@ -39,7 +39,8 @@ def named_lines(axes: "Axes", places: Sequence[float], lines: Sequence[Drawn]) -
         if line.values.shape[1] > 2:
             bars = [half(seeds) for seeds in line.values]
             axes.errorbar(places, means, bars, color=line.colour, linestyle="none", capsize=2)
-    axes.set_xlim(*axes.get_xlim()), axes.set_ylim(*axes.get_ylim())
+    axes.set_xlim(*axes.get_xlim())
+    axes.set_ylim(*axes.get_ylim())
     ends = [[places[-1], line.values[-1].mean()] for line in lines]
     heights = axes.transAxes.inverted().transform(axes.transData.transform(ends))[:, 1]
     order, steps = np.argsort(heights), GAP * np.arange(len(lines))

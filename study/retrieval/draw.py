@@ -60,7 +60,7 @@ def main() -> None:
         place = (ADDED[key][0], f"variables-{ADDED[key][1]}")
         lines.append(pictures.of(colour, name, by_distance(*place, "none")))
         lines.append(pictures.of(colour, f"{name}, YaRN", by_distance(*place, "yarn:8"), True))
-    draw("shipped", "Additions to RoPE lose values beyond L as well, and YaRN finds them", lines)
+    draw("shipped", "Additions to RoPE lose values beyond L, and YaRN finds them", lines)
 
 
 if __name__ == "__main__":
