@@ -17,7 +17,7 @@ from posenc_jax.runtime.hub import connected
 class _Rows(NamedTuple):
     split: str
     rows: Any  # a Dataset, or an IterableDataset that is streamed
-    fingerprint: str  # by `datasets`; of a commit or of files where it is streamed
+    fingerprint: str | None  # by `datasets`; of a commit or of files where it is streamed
     size: float  # bytes to read
 
 
