@@ -135,7 +135,7 @@ def _rows(source: Hub, split: str) -> _Rows:
         if source.limit and not saved:
             builder = datasets.load_dataset_builder(place, source.name, revision=revision)
             rows = builder.as_streaming_dataset(split)
-            return _Rows(split, rows, str(builder.hash), source.limit)
+            return _Rows(split, rows, builder.hash, source.limit)
         if saved:
             rows = _saved(folder, split)
         else:
