@@ -65,13 +65,17 @@ def chart(
 
 
 def over_tokens(
-    axes: "Axes", lines: Sequence[Line], trained: Iterable[int], lengths: Sequence[int] = ()
+    axes: "Axes",
+    lines: Sequence[Line],
+    trained: Iterable[int],
+    lengths: Sequence[int] = (),
+    **options: Any,
 ) -> None:
     """Draw lines over a logarithmic axis with these lengths, by default all at which a line has a
-    value."""
+    value; options are of `length_axis`."""
     draw_lines(axes, lines)
     lengths = lengths or sorted({int(x) for line in lines for x in line.x})
-    style.length_axis(axes, lengths, sorted(set(trained)))
+    style.length_axis(axes, lengths, sorted(set(trained)), **options)
 
 
 def draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
@@ -133,7 +137,7 @@ def _name_ends(axes: "Axes", lines: Sequence[Line], gap: float) -> None:
     """Write a value and a name at the end of each line, at least `gap` of the axis apart; those of
     lines that leave the panel stand at its top."""
     low, high = axes.get_ylim()
-    ends = np.clip([(line.y[-1] - low) / (high - low) for line in lines], 0, 1)
+    ends = np.clip([(line.y[-1] - low) / (high - low) for line in lines], 0, 1).tolist()
     for line, end, place in zip(lines, ends, style.spaced(ends, gap), strict=True):
         colour = line.look["color"]
         above = " ↑" if line.y[-1] > high else ""
