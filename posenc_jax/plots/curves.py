@@ -137,8 +137,8 @@ def _name_ends(axes: "Axes", lines: Sequence[Line], gap: float) -> None:
     """Write a value and a name at the end of each line, at least `gap` of the axis apart; those of
     lines that leave the panel stand at its top."""
     low, high = axes.get_ylim()
-    ends = np.clip([(line.y[-1] - low) / (high - low) for line in lines], 0, 1)
-    for line, end, place in zip(lines, ends, style.spaced(ends.tolist(), gap), strict=True):
+    heights = np.clip([(line.y[-1] - low) / (high - low) for line in lines], 0, 1).tolist()
+    for line, end, place in zip(lines, heights, style.spaced(heights, gap), strict=True):
         colour = line.look["color"]
         above = " ↑" if line.y[-1] > high else ""
         name = line.name if len(line.name) <= style.LONGEST else f"{line.name[: style.LONGEST]}…"

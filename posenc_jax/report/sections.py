@@ -255,8 +255,8 @@ def _falls(data: ReportData) -> Block:
     rows = [
         [
             row.group,
-            decimal(row.loss),
-            decimal(row.fall),
+            rounded(row.loss),
+            rounded(row.fall, row.interval),
             ends(row.interval),
             row.reached or NONE,
             "" if row.done else "not done",
