@@ -39,7 +39,7 @@ def summary() -> str:
         step = times.get(f"512 {scheme}")
         cells = [f"{one.mean():.2f}" if len(one) else "" for one in values]
         body.append([name, *cells, "" if step is None else f"{float(step):.1f}"])
-    return markdown(["", "loss at L", "at 8 L", "found", "order", "step"], body)
+    return markdown(["", "loss, L", "loss, 8 L", "found", "order", "slowdown"], body)
 
 
 TABLES = {"summary": summary}

@@ -30,7 +30,7 @@ def main() -> None:
         words = dict(va="center", ha=side, color=colour)
         axes.annotate(name, (x, saved.mean), offset, textcoords="offset points", **words)
     axes.set(xlim=(-0.25, 0.85), ylim=(-0.2, 3.0))
-    axes.set_xlabel("loss added on books, nats per token (left is better)")
+    axes.set_xlabel("loss added on books to that of a row of L, nats per token (left is better)")
     axes.set_ylabel("loss saved by a copy beyond L,\nnats per token (up is better)")
     style.finish(figure, axes, "Equal perplexity, unequal memory")
     style.save(figure, PICTURE)
