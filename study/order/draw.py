@@ -70,7 +70,8 @@ def _by_steps(axes: Axes) -> None:
 
 
 def _hidden(axes: Axes) -> None:
-    """Order as it is (wide) and with the older setting hidden from the last one (narrow)."""
+    """Order as it is (wide) and with the older setting hidden from the last one (narrow), and the
+    seeds of both."""
     rows, place, ticks = knocked_out(), 0.0, []
     for name, length in BARS:
         for steps in (600, 2_400, 9_600):
@@ -78,8 +79,10 @@ def _hidden(axes: Axes) -> None:
             if own.empty:
                 continue
             for hidden, height, colour in ((NOTHING, 0.8, "0.85"), (OLDER, 0.4, LINES[name])):
-                mean = seeds(own[own.hidden == hidden], "order").mean()
-                axes.barh(place, mean - 0.5, height, 0.5, color=colour)
+                values = seeds(own[own.hidden == hidden], "order")
+                axes.barh(place, values.mean() - 0.5, height, 0.5, color=colour)
+                edge = place + 0.3 * (hidden == NOTHING)
+                axes.plot(values, np.full(len(values), edge), "k.", markersize=3)
             ticks.append((place, f"{name} at {length}, {steps:,} steps"))
             place += 1
         place += 0.5

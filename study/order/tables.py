@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import numpy as np
 import pandas as pd
 
 from study.cells import STUDY, markdown, seeds, short
@@ -88,26 +87,29 @@ def knocked_out() -> pd.DataFrame:
     return rows.assign(name=names)
 
 
-def share_lost(own: pd.DataFrame) -> np.ndarray:
-    """Per seed, the share of the order above 0.5 that goes when the older setting is hidden."""
-    wide = own.pivot_table("order", "seed", "hidden")
-    return ((wide[NOTHING] - wide[OLDER]) / (wide[NOTHING] - 0.5)).to_numpy()
-
-
 def knock_outs() -> str:
     """Order as it is and with keys hidden, where there is order to lose."""
     body = []
     rows = knocked_out()
-    own_or_far = (rows.extension == "none") | (rows.length == FAR)
-    for (name, length, steps), own in rows[own_or_far].groupby(["name", "length", "steps"]):
+    shown = (rows.extension == "none") | ((rows.extension == "yarn:8") & (rows.length == FAR))
+    for (name, length, steps), own in rows[shown].groupby(["name", "length", "steps"]):
         parts = own.groupby("hidden", sort=False)
         hidden = [short(seeds(one, "order")) for _, one in parts]
         if seeds(own[own.hidden == NOTHING], "order").mean() > 0.6:
             cells = [f"{name}, {length} tokens", f"{steps:,}", *hidden]
-            body.append([*cells, short(share_lost(own)), str(own.seed.nunique())])
-    return markdown(
-        ["hidden:", "steps", *rows.hidden.unique(), "share lost to the older one", "seeds"], body
-    )
+            body.append([*cells, str(own.seed.nunique())])
+    return markdown(["hidden:", "steps", *rows.hidden.unique(), "seeds"], body)
 
 
-TABLES = {"budget": by_budget, "flips": that_flip, "knockout": knock_outs}
+def by_seed() -> str:
+    """What hiding the older setting takes from every seed of RoPE with YaRN, after all steps."""
+    rows = knocked_out()
+    rows = rows[(rows.name == "RoPE with YaRN") & (rows.length == FAR)]
+    wide = rows[rows.steps == BUDGETS[-1]].pivot_table("order", "seed", "hidden")
+    body = [
+        [str(seed), f"{row[NOTHING]:.2f}", f"{row[OLDER]:.2f}"] for seed, row in wide.iterrows()
+    ]
+    return markdown(["seed", "order", "older setting hidden"], body)
+
+
+TABLES = {"budget": by_budget, "flips": that_flip, "knockout": knock_outs, "seeds": by_seed}
