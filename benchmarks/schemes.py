@@ -26,6 +26,8 @@ CASES = {  # name -> recipe, fields of its encoding
     "rope, imaginary": ("rope", {"imaginary": True}),
     "pope": ("pope", {}),
     "alibi": ("alibi", {}),
+    "t5": ("t5", {}),
+    "fire": ("fire", {}),
     "hybrid, all local": ("hybrid", WINDOW | {"pattern": "local"}),
     "hybrid, every second local": ("hybrid", WINDOW | {"pattern": "local,global"}),
     "hybrid_nope": ("hybrid_nope", WINDOW),
