@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from posenc_jax.plots import style
 from study.cells import half
@@ -43,10 +42,8 @@ def named_lines(axes: "Axes", places: Sequence[float], lines: Sequence[Drawn]) -
     axes.set_ylim(*axes.get_ylim())
     ends = [[places[-1], line.values[-1].mean()] for line in lines]
     heights = axes.transAxes.inverted().transform(axes.transData.transform(ends))[:, 1]
-    order, steps = np.argsort(heights), GAP * np.arange(len(lines))
-    moved = isotonic_regression(heights[order].clip(0, 0.95) - steps).x + steps
-    for number, height in zip(order, moved, strict=True):
-        line = lines[number]
+    places_of_names = style.spaced(heights.clip(0, 0.95).tolist(), GAP)
+    for line, height in zip(lines, places_of_names, strict=True):
         words = dict(xycoords="axes fraction", va="center", fontsize=8, color=line.colour)
         axes.annotate(line.name, (1.02, height), annotation_clip=False, **words)
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-CONTEXT = "context (tokens)"
 NARROW = 22  # letters per line of a name beside the map, in a paper's column
 
 

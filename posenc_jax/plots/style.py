@@ -275,14 +275,12 @@ def folded(name: str, letters: int) -> str:
 
 def spaced(places: Sequence[float], gap: float) -> list[float]:
     """Places between 0 and 1 moved as little as possible to be `gap` apart, in their order."""
+    from scipy.optimize import isotonic_regression
+
     order = np.argsort(places, kind="stable")
-    groups: list[list[float]] = []  # of places that touch, each without the gaps below it
-    for rank, index in enumerate(order):
-        groups.append([places[index] - rank * gap])
-        while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
-            groups[-2:] = [groups[-2] + groups[-1]]
-    lowest = [mean for group in groups for mean in [float(np.mean(group))] * len(group)]
-    moved = np.clip(lowest, 0, max(0, 1 - gap * (len(order) - 1))) + gap * np.arange(len(order))
+    below = gap * np.arange(len(order))
+    lowest = isotonic_regression(np.asarray(places)[order] - below).x
+    moved = np.clip(lowest, 0, max(0, 1 - gap * (len(order) - 1))) + below
     return moved[np.argsort(order)].tolist()
 
 

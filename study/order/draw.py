@@ -55,11 +55,8 @@ def _by_steps(axes: Axes) -> None:
         low, high = means - halves, np.minimum(means + halves, 1)
         axes.fill_between(known, low, high, color=colour, alpha=0.1, linewidth=0)
         ends[name] = known[-1], means[-1]
-    place = 2.0
-    for name in sorted(ends, key=lambda name: -ends[name][1]):
-        steps, value = ends[name]
-        short = steps < BUDGETS[-1]  # ends within the picture, where nothing stands beside it
-        place = value if short else min(value, place - APART)
+    places = style.spaced([value for _, value in ends.values()], APART)
+    for (name, (steps, _)), place in zip(ends.items(), places, strict=True):
         axes.text(1.1 * steps, place, name, color=LINES[name], va="center", size=8)
     axes.axhline(0.5, color="0.5", linestyle=":")
     axes.set(xscale="log", xlim=(550, 36_000), ylim=(0.4, 1.02))
