@@ -40,8 +40,10 @@ DECIDING = [  # what, benchmark, case, measure
         (f"*time* of a step over NoPE's, {name}, T = 2,048", "schemes", case, "time over nope")
         for name, case in (
             ("forget gates", "2048 fox"),
+            ("FIRE", "2048 fire"),
             ("stick-breaking", "2048 stick_breaking"),
             ("DAPE", "2048 dape"),
+            ("CoPE", "2048 cope"),
         )
     ),
 ]
