@@ -1,7 +1,7 @@
 """The runs that come with a release: every encoding on `ordered`, one seed, found and order at 8 L.
 
 python scripts/sweep.py --config=configs/sweeps/release.py --workdir=runs/release --workers=2
-python scripts/export.py runs/release/*-s0 --out=runs.tar.xz
+python scripts/export.py runs/release/ordered-* --out=runs.tar.xz
 """
 
 from posenc_jax.registry import encodings

@@ -87,13 +87,16 @@ def pack(workdirs: Sequence[Path], path: Path, *, overwrite: bool = False) -> tu
 
 
 def _write_weights(workdir: Path, loaded: Loaded, folder: Path) -> None:
-    """Write what programs read of a run, without the optimizer's state."""
+    """Write what programs read of a run, without the optimizer's state and the cells of unfinished
+    evaluations."""
     belongs = {n: value for n, value in loaded.card.items() if n not in ("step", "digests")}
     with closing(Checkpoints(folder, in_place=True)) as checkpoints:
         checkpoints.save(loaded.step, {PARAMETERS: loaded.parts.params()}, belongs)
-    for name in ("config.json", TOKENIZER, TRAINED_ON):
-        if (workdir / name).exists():
-            shutil.copyfile(workdir / name, folder / name)
+    (folder / "eval").mkdir()
+    of_run = (workdir / name for name in ("config.json", TOKENIZER, TRAINED_ON))
+    for path in (*of_run, *(workdir / "eval").glob("*.*")):
+        if path.exists():
+            shutil.copyfile(path, folder / path.relative_to(workdir))
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

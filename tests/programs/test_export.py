@@ -63,14 +63,14 @@ def test_export_takes_a_step_and_replaces_files_only_with_overwrite(run, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
 
 
-def test_runs_are_packed_to_be_taken_away(run, whole, tmp_path):
+def test_runs_are_packed_to_be_taken_away(run, evaluated_once, tmp_path):
     packed = tmp_path / "packed.tar.xz"
-    out = script("export.py", run, whole[0], f"--out={packed}").splitlines()
+    out = script("export.py", run, evaluated_once[0], f"--out={packed}").splitlines()
     assert out[2:] == ['posenc_jax.load_run("runs/fire")', 'posenc_jax.load_run("runs/rope")']
     subprocess.run(["sha256sum", "-c", "packed.tar.xz.sha256"], cwd=tmp_path, check=True)
     (tmp_path / "runs").mkdir()
     subprocess.run(["tar", "xf", packed, "-C", "runs"], cwd=tmp_path, check=True)
-    for name, own in (("fire", run), ("rope", whole[0])):
+    for name, own in (("fire", run), ("rope", evaluated_once[0])):
         one, other = posenc_jax.load_run(own), posenc_jax.load_run(tmp_path / "runs" / name)
         assert one.config == other.config and one.tokenizer.hash == other.tokenizer.hash
         assert total_digest(one[:2]) == total_digest(other[:2])
@@ -79,6 +79,8 @@ def test_runs_are_packed_to_be_taken_away(run, whole, tmp_path):
             arrays = checkpoints.card(12)["digests"]
         assert arrays and all(array.startswith("params.") for array in arrays)
     assert "several runs go into an archive" in script("export.py", run, run, "--out=x", code=2)
+    rows, others = (posenc_jax.curves(path) for path in (evaluated_once[0], tmp_path / "runs/rope"))
+    assert others.drop(columns="run").equals(rows.drop(columns="run"))
     out = script("export.py", run, run, f"--out={tmp_path}/other.tar.xz", code=2)
     assert "two runs are named fire" in out
 
