@@ -1,15 +1,14 @@
-"""Draw order.png, order beyond L against training steps, and what is left of it with a key hidden:
-python -m study.order.draw"""
+"""Draw order.png, order beyond L against training steps and against the tokens between the two
+settings: python -m study.order.draw"""
 
 from pathlib import Path
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posenc_jax.plots import style
-from study.cells import half, seeds
-from study.order.tables import BUDGETS, FAR, NOTHING, OLDER, L, knocked_out, orders
+from study.cells import seeds
+from study.order.tables import APART, BUDGETS, SEPARATED, orders, separated
 
 PICTURE = Path(__file__).parent / "order.png"
 LINES = {
@@ -24,69 +23,67 @@ LINES = {
     "RoPE with DCA": "#56B4E9",
     "RoPE": "#0072B2",
 }
-BARS = [("NoPE", L), ("RoPE", L), ("RoPE with YaRN", FAR), ("FIRE", FAR), ("forget gates", FAR)]
-APART = 0.036  # of two names, in order
+APART_NAMES = 0.036  # of two names, in order
 
 
 @style.styled
 def main() -> None:
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
+    left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
     _by_steps(left)
-    _hidden(right)
+    _by_separation(right)
     style.save(figure, PICTURE)
 
 
 def _by_steps(axes: Axes) -> None:
-    """Means with 95% intervals over seeds, where every seed holds enough pairs."""
+    """Means over seeds, and the seeds, where every seed holds enough pairs."""
     order, ends = orders(), {}
     for name, colour in LINES.items():
         own = order[order.name == name]
-        by_steps = [seeds(own[own.steps == steps], "order") for steps in BUDGETS]
-        most = max(map(len, by_steps))
-        known = [
-            steps for steps, one in zip(BUDGETS, by_steps, strict=True) if len(one) == most > 0
-        ]
+        by_steps = {steps: seeds(own[own.steps == steps], "order") for steps in BUDGETS}
+        most = max(map(len, by_steps.values()))
+        known = {steps: one for steps, one in by_steps.items() if len(one) == most > 0}
         if not known:
             continue
-        values = [one for one in by_steps if len(one) == most]
-        means, halves = (np.array([of(one) for one in values]) for of in (np.mean, half))
-        axes.plot(known, means, "o-", color=colour, markersize=3)
-        low, high = means - halves, np.minimum(means + halves, 1)
-        axes.fill_between(known, low, high, color=colour, alpha=0.1, linewidth=0)
-        ends[name] = known[-1], means[-1]
-    places = style.spaced([value for _, value in ends.values()], APART)
-    for (name, (steps, _)), place in zip(ends.items(), places, strict=True):
-        axes.text(1.1 * steps, place, name, color=LINES[name], va="center", size=8)
+        means = [one.mean() for one in known.values()]
+        axes.plot(list(known), means, "-", color=colour)
+        for steps, one in known.items():
+            axes.plot([steps] * len(one), one, ".", color=colour, markersize=4, alpha=0.6)
+        ends[name] = max(known), means[-1]
+    places = style.spaced([value for _, value in ends.values()], APART_NAMES)
+    for (name, (steps, mean)), place in zip(ends.items(), places, strict=True):
+        axes.plot([steps, 1.2 * steps], [mean, place], color=LINES[name], linewidth=0.5)
+        axes.text(1.22 * steps, place, name, color=LINES[name], va="center", size=8)
     axes.axhline(0.5, color="0.5", linestyle=":")
-    axes.set(xscale="log", xlim=(550, 36_000), ylim=(0.4, 1.02))
+    axes.set(xscale="log", xlim=(550, 60_000), ylim=(0.4, 1.02))
     axes.set_xticks(BUDGETS, [f"{steps:,}" for steps in BUDGETS])
     axes.minorticks_off()
     axes.set(xlabel="training steps at L = 64", ylabel="order beyond L at 512 tokens; 0.5: guesses")
-    axes.set_title("NoPE learns to order beyond L early, extended RoPE late")
+    axes.set_title("NoPE orders early, extended RoPE late")
 
 
-def _hidden(axes: Axes) -> None:
-    """Order as it is (wide) and with the older setting hidden from the last one (narrow), and the
-    seeds of both."""
-    rows, place, ticks = knocked_out(), 0.0, []
-    for name, length in BARS:
-        for steps in (600, 2_400, 9_600):
-            own = rows[(rows.name == name) & (rows.length == length) & (rows.steps == steps)]
-            if own.empty:
-                continue
-            for hidden, height, colour in ((NOTHING, 0.8, "0.85"), (OLDER, 0.4, LINES[name])):
-                values = seeds(own[own.hidden == hidden], "order")
-                axes.barh(place, values.mean() - 0.5, height, 0.5, color=colour)
-                edge = place + 0.3 * (hidden == NOTHING)
-                axes.plot(values, np.full(len(values), edge), "k.", markersize=3)
-            ticks.append((place, f"{name} at {length}, {steps:,} steps"))
-            place += 1
-        place += 0.5
-    axes.set_yticks(*zip(*ticks, strict=True))
-    axes.invert_yaxis()
-    axes.set(xlim=(0.45, 1.02), xlabel="order; narrow: older setting hidden")
-    axes.set_title("RoPE: position first, content later")
+def _by_separation(axes: Axes) -> None:
+    """Means over seeds by the tokens between the two settings."""
+    found = {name: own for name, own in separated().items() if name in LINES}
+    means = {name: [one.mean() for one in by_apart] for name, by_apart in found.items()}
+    places = style.spaced([own[0] for own in means.values()], APART_NAMES)
+    for (name, own), place in zip(means.items(), places, strict=True):
+        axes.plot(range(len(APART)), own, "o-", color=LINES[name], markersize=3)
+        axes.plot([-0.5, 0], [place, own[0]], color=LINES[name], linewidth=0.5)
+        axes.text(
+            -0.6,
+            place,
+            name.removeprefix("RoPE with "),
+            color=LINES[name],
+            va="center",
+            ha="right",
+            size=8,
+        )
+    axes.axhline(0.5, color="0.5", linestyle=":")
+    axes.set(xlim=(-4.9, len(APART) - 0.7), ylim=(0.4, 1.02), yticks=[])
+    axes.set_xticks(range(len(APART)), [one.partition("-")[0] for one in APART])
+    axes.set_xlabel(f"tokens apart, and more; after {SEPARATED:,} steps")
+    axes.set_title("RoPE's extensions order only some separations")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 from functools import cache
 
+import numpy as np
 import pandas as pd
 
-from study.cells import STUDY, markdown, seeds, short
+from study.cells import STUDY, half, markdown, seeds, short
 from study.order.flips import flips
 
 L, FAR = 64, 512
@@ -31,6 +32,8 @@ EXTENSIONS = {
     "self_extend:window=16": "Self-Extend, window 16",
 }
 ALIKE = ("RoPE with dynamic YaRN", "RoPE with log-n")  # at 8 L the same as YaRN by 8 and as none
+APART = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256")
+SEPARATED = 4_800  # steps; later two seeds of RoPE change
 NOTHING, OLDER = "nothing", "older setting from the last"
 
 
@@ -40,32 +43,42 @@ def name_of(encoding: str, method: str) -> str:
 
 
 @cache
-def measured() -> pd.DataFrame:
-    """Rows beyond L of the grid, with the name of the method and the steps of the run."""
+def every_part() -> pd.DataFrame:
+    """Rows of the grid, with the name of the method and the steps of the run."""
     rows = pd.read_csv(STUDY / "order/rows/budget/rows.csv.xz", low_memory=False)
-    rows = rows[(rows.length == FAR) & (rows.part == "beyond")]
     names = [name_of(*pair) for pair in zip(rows.encoding, rows.method, strict=True)]
-    return rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int), name=names)
+    rows = rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int), name=names)
+    return rows[~rows.name.isin(ALIKE)]
 
 
-def orders() -> pd.DataFrame:
+def measured() -> pd.DataFrame:
+    """Rows of all that lies beyond L."""
+    rows = every_part()
+    return rows[(rows.length == FAR) & (rows.part == "beyond")]
+
+
+def orders(part: str = "beyond") -> pd.DataFrame:
     """Order beyond L, where enough pairs are held."""
-    rows = measured()
-    return rows[rows.protocol == "last_of_two"].dropna(subset=["order"])
+    rows = every_part()
+    rows = rows[(rows.length == FAR) & (rows.protocol == "last_of_two") & (rows.part == part)]
+    return rows.dropna(subset=["order"])
 
 
 def by_budget() -> str:
     """Found and order beyond L at every budget, the best order after 1,200 steps first."""
     found, order = measured()[measured().protocol == "found"], orders()
-    body = []
-    for name, own in found[~found.name.isin(ALIKE)].groupby("name"):
+    at_L = every_part()[(every_part().length == L) & (every_part().part == "within")]
+    at_L, body = at_L[(at_L.protocol == "last_of_two") & (at_L.steps == BUDGETS[0])], []
+    for name, own in found.groupby("name"):
         ends = [seeds(own[own.steps == steps], "found") for steps in (600, 9_600)]
+        ends.append(seeds(at_L[at_L.name == name], "accuracy"))
         ordered = order[order.name == name]
         by_steps = [seeds(ordered[ordered.steps == steps], "order") for steps in BUDGETS]
         rank = by_steps[1].mean() if len(by_steps[1]) else 0.0
         cells = [str(name), *map(short, [*ends, *by_steps]), str(own.seed.nunique())]
         body.append((rank, cells))
-    head = ["", "found, 600", "found, 9,600", *(f"order, {steps:,}" for steps in BUDGETS), "seeds"]
+    head = ["", "found, 600", "found, 9,600", "order at L, 600"]
+    head += [*(f"order, {steps:,}" for steps in BUDGETS), "seeds"]
     return markdown(head, [line for _, line in sorted(body, key=lambda one: -one[0])])
 
 
@@ -101,15 +114,43 @@ def knock_outs() -> str:
     return markdown(["hidden:", "steps", *rows.hidden.unique(), "seeds"], body)
 
 
+def separated() -> dict[str, list[np.ndarray]]:
+    """Order of each seed by the tokens between the two settings, where every class has some; the
+    best method first."""
+    parts = [orders(f"apart-{apart}") for apart in APART]
+    parts = [rows[rows.steps == SEPARATED] for rows in parts]
+    all_apart = orders()[orders().steps == SEPARATED].groupby("name").order.mean()
+    names = all_apart.sort_values(ascending=False).index
+    found = {name: [seeds(rows[rows.name == name], "order") for rows in parts] for name in names}
+    return {name: own for name, own in found.items() if all(map(len, own))}
+
+
+def by_separation() -> str:
+    """Order beyond L by the tokens between the two settings, and the widest half interval."""
+    body = []
+    for name, by_apart in separated().items():
+        widest = max(map(half, by_apart))
+        body.append([name, *(f"{own.mean():.2f}" for own in by_apart), f"{widest:.2f}"])
+    return markdown(["tokens apart", *APART, "± at most"], body)
+
+
 def by_seed() -> str:
-    """What hiding the older setting takes from every seed of RoPE with YaRN, after all steps."""
-    rows = knocked_out()
-    rows = rows[(rows.name == "RoPE with YaRN") & (rows.length == FAR)]
-    wide = rows[rows.steps == BUDGETS[-1]].pivot_table("order", "seed", "hidden")
-    body = [
-        [str(seed), f"{row[NOTHING]:.2f}", f"{row[OLDER]:.2f}"] for seed, row in wide.iterrows()
-    ]
-    return markdown(["seed", "order", "older setting hidden"], body)
+    """RoPE with YaRN by seed: adjacent settings, and what hiding the older setting takes."""
+    rows, name = knocked_out(), "RoPE with YaRN"
+    rows = rows[(rows.name == name) & (rows.length == FAR) & (rows.steps == BUDGETS[-1])]
+    wide = rows.pivot_table("order", "seed", "hidden")[[NOTHING, OLDER]]
+    adjacent = orders("apart-1")
+    adjacent = adjacent[adjacent.name == name].pivot_table("order", "seed", "steps")
+    wide = adjacent[[600, 4_800, 9_600]].join(wide)
+    body = [[str(seed), *(f"{value:.2f}" for value in row)] for seed, row in wide.iterrows()]
+    head = [f"adjacent, {steps:,}" for steps in (600, 4_800, 9_600)]
+    return markdown(["seed", *head, "all, 9,600", "all, older setting hidden"], body)
 
 
-TABLES = {"budget": by_budget, "flips": that_flip, "knockout": knock_outs, "seeds": by_seed}
+TABLES = {
+    "budget": by_budget,
+    "flips": that_flip,
+    "apart": by_separation,
+    "knockout": knock_outs,
+    "seeds": by_seed,
+}
