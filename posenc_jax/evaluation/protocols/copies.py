@@ -1,7 +1,7 @@
 """Ordinary text where passages occur a second time: their loss, by tokens back to the first time.
 
-The last tokens of each longest window hold the passages; a copy of each replaces text some distance
-before it. The same targets in the unchanged text are the baseline. No training is needed.
+Each longest window holds the passages, most of them late; a copy of each replaces text some
+distance before it. The same targets in the unchanged text are the baseline. No training is needed.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ GAP = 64  # tokens of unchanged text around a passage and around a copy, at leas
 NEAREST = PASSAGE + GAP
 MULTIPLES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)  # of L
 MULTIPLES += (9 / 8, 5 / 4, 3 / 2, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+PER_ROW = 4  # passages of each distance, where there is room
 PASSAGES = 8  # per distance, at least
 UNREAD = "unread-"
 PALE = dict(marker="", linestyle=":", linewidth=1, alpha=0.5)
@@ -45,18 +46,20 @@ class Copies(Protocol):
         begins = places(length, trained)
 
         def with_copies(rows: np.ndarray) -> np.ndarray:
-            for distance, begin in begins.items():
-                rows[:, begin - distance :][:, :PASSAGE] = rows[:, begin:][:, :PASSAGE]
+            for distance, found in begins.items():
+                for begin in found:
+                    rows[:, begin - distance :][:, :PASSAGE] = rows[:, begin:][:, :PASSAGE]
             return rows
 
         inner = changed(text, length, with_copies)
         whole = plan_of(text, length, np.full((len(text.starts), 1), text.longest - length), 0)
         readings = []
-        for distance, begin in begins.items():
-            # The target of place t is token t + 1 of the row.
-            first, end = begin + CUE - 1, begin + PASSAGE - 1
-            kept = np.broadcast_to(np.arange(length) < end, (len(text.starts), length))
-            plan = whole._replace(first=np.full_like(whole.first, first), kept=kept)
+        for distance, found in begins.items():
+            scored_here = np.zeros(length, bool)
+            for begin in found:  # the target of place t is token t + 1 of the row
+                scored_here[begin + CUE - 1 : begin + PASSAGE - 1] = True
+            kept = np.broadcast_to(scored_here, (len(text.starts), length))
+            plan = whole._replace(first=np.full_like(whole.first, kept[0].argmax()), kept=kept)
             scored = text.token_hash(plan)
             copied = plan._replace(starts=inner.starts)
             readings.append(Reading(inner, copied, scored, str(distance)))
@@ -114,19 +117,21 @@ def distances(length: int, trained: int) -> list[int]:
     return sorted(distance for distance in grid if NEAREST <= distance <= farthest)
 
 
-def places(length: int, trained: int) -> dict[int, int]:
-    """First token of the passage of each distance in a row of `length` + 1 tokens.
+def places(length: int, trained: int) -> dict[int, list[int]]:
+    """First tokens of the passages of each distance in a row of `length` + 1 tokens.
 
-    Each takes the last place where both it and its copy are `GAP` tokens apart from all others, the
-    farthest one first; a distance without such a place is left out.
+    Each takes the last place where both it and its copy are `GAP` tokens apart from all others. One
+    of every distance comes first, the farthest before others, so that near copies are asked for
+    late in the row too. A distance without such a place is left out.
     """
     free = np.ones(length + 1, bool)
-    begins: dict[int, int] = {}
-    for distance in reversed(distances(length, trained)):
+    begins: dict[int, list[int]] = {}
+    once = distances(length, trained)[::-1]
+    for distance in once + [more for more in once for _ in range(PER_ROW - 1)]:
         for begin in range(length + 1 - PASSAGE, distance + GAP - 1, -1):
             both = (begin, begin - distance)
             if all(free[at - GAP : at + PASSAGE + GAP].all() for at in both):
-                begins[distance] = begin
+                begins.setdefault(distance, []).append(begin)
                 for at in both:
                     free[at : at + PASSAGE] = False
                 break

@@ -33,16 +33,18 @@ def tokens(reading):  # [W, length + 1]
 def test_passages_and_copies_lie_apart_up_to_the_farthest_distance(length, trained):
     begins = copies.places(length, trained)
     assert max(begins) == length - 128 and min(begins) >= 128
-    spans = sorted(at for d, begin in begins.items() for at in (begin, begin - d))
+    every = [(distance, begin) for distance, found in begins.items() for begin in found]
+    spans = sorted(at for distance, begin in every for at in (begin, begin - distance))
     assert spans[0] >= 64 and spans[-1] + 64 == length + 1
     assert min(np.diff(spans)) >= 64 + 64
 
 
 def test_distances_lie_on_both_sides_of_l():
-    assert list(copies.places(12_288, 8192)) == [
-        *(128, 256, 512, 1024, 2048, 4096, 6144, 7168),
-        *(9216, 10_240, 12_160),
-    ]
+    near, beyond = (128, 256, 512, 1024, 2048, 4096, 6144, 7168), (9216, 10_240, 12_160)
+    begins = copies.places(12_288, 8192)
+    assert list(begins) == [*near, *beyond]
+    assert [len(found) for found in begins.values()] == [4] * len(near) + [4, 2, 1]
+    assert all(max(found) > 10_000 for found in begins.values())
 
 
 @pytest.mark.parametrize("length", [LENGTH, LENGTH * 3 // 4])
@@ -53,22 +55,21 @@ def test_a_copy_is_its_passage_a_distance_back_and_nothing_else_changes(length):
     whole = tokens(found[f"unread-{max(begins)}"])
     ends = (read.starts + read.longest - length)[:, None] + np.arange(length + 1)
     np.testing.assert_array_equal(whole, read.split.tokens[ends])
-    for distance, begin in begins.items():
-        one, unread = found[str(distance)], found[f"unread-{distance}"]
-        now = tokens(one)
-        passage = now[:, begin : begin + 64]
-        np.testing.assert_array_equal(passage, whole[:, begin : begin + 64])
-        np.testing.assert_array_equal(passage, now[:, begin - distance :][:, :64])
-        assert one.token_hash == unread.token_hash == read.token_hash(unread.plan)
-        for reading in (one, unread):  # from the 17th token of the passage on
-            scored = np.tile(np.arange(begin + 16, begin + 64), (len(now), 1))
-            places = np.nonzero(reading.plan.scored())[1].reshape(scored.shape)
-            np.testing.assert_array_equal(places + 1, scored)
-        kept = reading.plan.targets()[reading.plan.scored()]
-        np.testing.assert_array_equal(read.split.tokens[kept].reshape(-1, 48), passage[:, 16:])
     copied = np.zeros(length + 1, bool)
-    for distance, begin in begins.items():
-        copied[begin - distance : begin - distance + 64] = True
+    for distance, of_distance in begins.items():
+        one, unread = found[str(distance)], found[f"unread-{distance}"]
+        now, scored = tokens(one), np.zeros((len(read.starts), length + 1), bool)
+        for begin in of_distance:
+            passage = now[:, begin : begin + 64]
+            np.testing.assert_array_equal(passage, whole[:, begin : begin + 64])
+            np.testing.assert_array_equal(passage, now[:, begin - distance :][:, :64])
+            copied[begin - distance : begin - distance + 64] = True
+            scored[:, begin + 16 : begin + 64] = True  # from the 17th token of the passage on
+        assert one.token_hash == unread.token_hash == read.token_hash(unread.plan)
+        for reading in (one, unread):
+            np.testing.assert_array_equal(reading.plan.scored(), scored[:, 1:])
+        kept = reading.plan.targets()[reading.plan.scored()]
+        np.testing.assert_array_equal(read.split.tokens[kept], whole[scored])
     now = tokens(found[str(distance)])
     np.testing.assert_array_equal(now[:, ~copied], whole[:, ~copied])
     assert len({one.text.hash for one in found.values()}) == 2  # two passes for each method
