@@ -72,7 +72,7 @@ def softmax(
     groups = v.shape[1]
     scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
     if topk is not None and topk < keys:
-        seen = seen & (scores >= jax.lax.top_k(scores, topk)[0][..., -1:])
+        seen = seen & (scores >= kth_largest(scores, topk)[..., None])
         scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
     weights = jax.nn.softmax(scores, axis=-1)
     weights = jnp.where(seen, weights, 0.0).astype(v.dtype)
@@ -85,6 +85,27 @@ def softmax(
     )
     logsum = jnp.maximum(jax.nn.logsumexp(scores, axis=-1), NONE)
     return out.reshape(batch, heads, queries, -1), logsum
+
+
+def kth_largest(scores: jax.Array, k: int) -> jax.Array:  # [..., S] -> [...]
+    """The k-th largest of each row, bit by bit from the highest; `top_k` takes five times as long
+    on a CPU."""
+
+    def turned(bits):  # float32 in its own order as int32, and back
+        return jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+    top = jnp.uint32(1 << 31)
+    bits = jax.lax.bitcast_convert_type(jax.lax.stop_gradient(scores), jnp.int32)
+    keys = jax.lax.bitcast_convert_type(turned(bits), jnp.uint32) ^ top
+
+    def decide(n, found):
+        larger = found | (top >> n.astype(jnp.uint32))
+        enough = (keys >= larger[..., None]).sum(axis=-1) >= k
+        return jnp.where(enough, larger, found)
+
+    found = jax.lax.fori_loop(0, 32, decide, jnp.zeros(scores.shape[:-1], jnp.uint32))
+    found = turned(jax.lax.bitcast_convert_type(found ^ top, jnp.int32))
+    return jax.lax.bitcast_convert_type(found, jnp.float32)
 
 
 def bias_of(encoding, q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):

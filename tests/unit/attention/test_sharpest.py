@@ -12,6 +12,7 @@ from sizes import DIMS, VOCAB, L
 import posenc_jax
 from posenc_jax import extensions, schemes
 from posenc_jax.attention import attend
+from posenc_jax.attention.plain import kth_largest
 from posenc_jax.evaluation import diagnostics
 
 pytestmark = pytest.mark.sampled
@@ -31,6 +32,15 @@ def test_keys_of_equal_logits_are_kept():
     q, k, v = qkv(L)
     out = compiled(q, jnp.zeros_like(k), v, topk(build("nope"), 1))
     np.testing.assert_allclose(out, compiled(q, jnp.zeros_like(k), v, build("nope")), atol=1e-6)
+
+
+def test_the_kth_largest_is_that_of_a_sort():
+    scores = np.random.default_rng(0).normal(0, 3, (5, 40)).astype(np.float32).round(1)
+    scores[:, :3] = -0.0, 0.0, np.finfo(np.float32).min
+    for k in (1, 2, 20, 40):
+        np.testing.assert_array_equal(
+            jax.jit(kth_largest, static_argnums=1)(scores, k), np.sort(scores)[:, -k]
+        )
 
 
 HARD = [("rope", "yarn"), ("rope", "self_extend:group=2"), ("rope", "dca"), ("nope", "logn")]
