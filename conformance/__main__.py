@@ -59,8 +59,8 @@ def find(path: str):
         found = importlib.import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise Misuse(f"cannot import {path}: {error}") from error
+    except Exception as error:
+        raise Misuse(f"cannot import {path}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise Misuse(f"{path} cannot be called")
     return found
@@ -68,10 +68,21 @@ def find(path: str):
 
 def _describe(subject: Subject) -> None:
     print(f"{subject.call}\n\n{subject.about}\n")
+    case = subject.cases[0]
+    for name, value in case.outputs.items():
+        print(f"returns: {name}, {_kind(value)} in the first case")
+    print(f"within rtol {case.rtol:g}, atol {case.atol:g}; nan: not compared")
+    for name, value in case.inputs.items():
+        if isinstance(value, list):
+            print(f"array:   {name}, {_kind(checking.argument(value))} in the first case")
     for name, value in subject.defaults.items():
         print(f"default: {name} = {value!r}")
     for case in subject.cases:
         print(f"case: {case.name}")
+
+
+def _kind(value: np.ndarray) -> str:
+    return f"{value.dtype} {list(value.shape)}" if value.ndim else "a number"
 
 
 def _report(subject: Subject, results: list[Result]) -> int:

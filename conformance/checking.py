@@ -137,7 +137,10 @@ def _array(value) -> np.ndarray:
     """Convert a list, or an array of NumPy, JAX or torch, to float64."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().double().numpy()
-    return np.asarray(value).astype(np.float64)
+    try:
+        return np.asarray(value).astype(np.float64)
+    except ValueError:
+        raise Misuse("the function returns a list of unequal parts; outputs are a tuple") from None
 
 
 def compared(case: Case, got: dict[str, np.ndarray]) -> Result:

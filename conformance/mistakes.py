@@ -19,7 +19,7 @@ def explain(subject: str, failed: list[Result]) -> list[str]:
     for output in failed[0].case.outputs:
         results = [result for result in failed if output in result.wrong and not result.failure]
         best, most = "", 0
-        for sentence, mistaken in _known(subject, output):
+        for sentence, mistaken in _known(subject, output, results):
             explained = sum(_gives(result, output, mistaken) for result in results)
             if explained > most:
                 best, most = sentence, explained
@@ -42,7 +42,9 @@ def _gives(result: Result, output: str, mistaken: Callable[[Result], np.ndarray]
     return compared(case, {output: result.got[output]}).passes
 
 
-def _known(subject: str, output: str) -> Iterator[tuple[str, Callable[[Result], np.ndarray]]]:
+def _known(
+    subject: str, output: str, results: list[Result]
+) -> Iterator[tuple[str, Callable[[Result], np.ndarray]]]:
     for sentence, function in BY_OUTPUT.get((subject, output), {}).items():
         yield sentence, _called(function)
     if output == "inv_freq" and subject in ("yarn", "ntk_by_parts"):
@@ -51,11 +53,23 @@ def _known(subject: str, output: str) -> Iterator[tuple[str, Callable[[Result], 
                 sentence = "; and ".join(RAMP[name] for name in chosen)
                 yield sentence, _called(lambda chosen=chosen, **inputs: ramped(chosen, **inputs))
     yield "the sign is reversed", lambda result: -result.case.outputs[output]
+    if output == "inv_freq":
+        yield (
+            "these are wavelengths, 2 pi / frequency",
+            lambda r: 2 * np.pi / r.case.outputs[output],
+        )
+        yield "these are periods, 1 / frequency", lambda r: 1 / r.case.outputs[output]
+    if not results or not results[0].case.outputs[output].ndim:
+        return
     yield (
         "the last axis is in the reverse order",
         (lambda result: result.case.outputs[output][..., ::-1]),
     )
-    yield "all numbers have the same wrong factor", lambda result: _scaled(result, output)
+    factors = [_factor(result, output) for result in results]
+    if all(factors):
+        listed = ", ".join(dict.fromkeys(f"{factor:.4g}" for factor in factors))
+        sentence = f"in each case all numbers have one wrong factor: {listed}"
+        yield sentence, lambda r: r.case.outputs[output] * _factor(r, output)
     yield (
         "numbers have bfloat16's precision: compute in float32",
         (lambda result: _close(result, output)),
@@ -68,11 +82,11 @@ def _called(function: Callable) -> Callable[[Result], np.ndarray]:
     )
 
 
-def _scaled(result: Result, output: str) -> np.ndarray:
-    """The expected numbers times the factor that fits those got best."""
+def _factor(result: Result, output: str) -> float:
+    """The factor by which the expected numbers fit those got best."""
     expected = result.case.outputs[output]
     got, seen = result.got[output].reshape(expected.shape), ~np.isnan(expected)
-    return expected * np.sum(got[seen] * expected[seen]) / np.sum(expected[seen] ** 2)
+    return float(np.sum(got[seen] * expected[seen]) / np.sum(expected[seen] ** 2))
 
 
 def _close(result: Result, output: str) -> np.ndarray:
@@ -89,6 +103,8 @@ RAMP = {
     "no rounding": "the ends of the ramp are not rounded outwards (truncate=True)",
     "rounding": "the ends of the ramp are rounded where truncate=False",
     "half": "the ends of the ramp are computed from half of the rotary dims",
+    "dims": "the 2 in 2 ln(base) is missing, so the ends of the ramp are in dims, not in pairs",
+    "nearest": "the ends of the ramp are rounded to the nearest pair",
     "entries": "the ramp runs over entries 0, 2, 4, ... in place of pairs 0, 1, 2, ...",
     "clamped": "the end of the ramp is clamped to R/2 - 1 in place of R - 1",
     "twice": "all frequencies are divided by s once more, as where positions are scaled too",
@@ -112,12 +128,15 @@ def ramped(
     length = train_length * scale if "extended" in chosen else train_length
     turns = length * theta / (2 * math.pi)
     rotary = head_dim // 2 if "half" in chosen else head_dim
+    rotary *= 2 if "dims" in chosen else 1
     log_base = math.log(10_000 if "base" in chosen else base)
     low, high = (
         rotary * math.log(length / n / (1 if "radians" in chosen else 2 * math.pi)) / (2 * log_base)
         for n in (beta_fast, beta_slow)
     )
-    if "rounding" in chosen or (truncate and "no rounding" not in chosen):
+    if "nearest" in chosen:
+        low, high = round(low), round(high)
+    elif "rounding" in chosen or (truncate and "no rounding" not in chosen):
         low, high = math.floor(low), math.ceil(high)
     low = max(low, 0)
     high = min(high, (head_dim // 2 if "clamped" in chosen else head_dim) - 1)
@@ -186,6 +205,10 @@ def _self_extend(remapped: Callable) -> Callable:
     return lambda length, window, group, **_: distances._table(
         length, lambda i, j: i - j if i - j < window else remapped(i, j, window, group)
     )
+
+
+def _kept(i: int, j: int, window: int, group: int, **_) -> int:
+    return i - j if i - j <= window else i // group - j // group + window - window // group
 
 
 def _pope(factor=1.0, bias=lambda inputs: inputs["bias"]):
@@ -285,6 +308,12 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         "they are 2^(-8i/H) where H is no power of two": lambda heads: (
             2.0 ** (-8 * np.arange(1, heads + 1) / heads)
         ),
+        "exponents start at 0 in place of 8/H": lambda heads: (
+            2.0 ** (-8 * np.arange(heads) / heads)
+        ),
+        "they are the first of the next power of two": lambda heads: bias.alibi_slopes(
+            2 ** math.ceil(math.log2(heads))
+        )[:heads],
         "they are sorted": lambda heads: np.sort(bias.alibi_slopes(heads))[::-1],
     },
     ("alibi", "bias"): {
@@ -301,6 +330,9 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
             bias.t5_bucket, num_buckets=lambda x: x["num_buckets"] // 2
         ),
         "the logarithm is rounded down at whole-number edges": _bucket_past_edges,
+        "a distance is query less key; yours has the other sign": _with(
+            bias.t5_bucket, distance=lambda x: 0 * x["distance"]
+        ),
     },
     ("kerple_log", "bias"): {
         "r1 and r2 are swapped": _with(bias.kerple_log, r1=lambda x: x["r2"], r2=lambda x: x["r1"]),
@@ -354,6 +386,9 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
     ("self_extend", "distance"): {
         "window / group is rounded as in the paper, or not as in its code: the other way": _with(
             distances.self_extend, floor=lambda x: not x["floor"]
+        ),
+        "distances equal to the window are kept too; those below it are": lambda length, **x: (
+            distances._table(length, lambda i, j: _kept(i, j, **x))
         ),
         "the shift window - window // group is missing": _self_extend(
             lambda i, j, window, group: i // group - j // group

@@ -434,9 +434,9 @@ def _lines(field: fields.Field, prefix: str, about: str) -> Iterator[str]:
 # What other projects call these fields (transformers, nanoGPT, torchtune).
 ELSEWHERE = {
     "model.width,model.mlp_width": "hidden hidden_size hidden_dim dim",
-    "model.width": "n_embd d_model embed_dim",
+    "model.width": "n_embd d_model embed_dim base_emb_dim",
     "model.mlp_width": "mlp_dim d_ff ffn_dim intermediate_size n_inner",
-    "model.layers": "n_layer n_layers num_layers num_hidden_layers depth",
+    "model.layers": "n_layer n_layers num_layers num_hidden_layers depth base_num_decoder_layers",
     "model.heads": "n_head n_heads num_heads num_attention_heads",
     "model.kv_heads": "n_kv_heads num_kv_heads num_key_value_heads",
     "model.head_dim": "head_size",
@@ -446,11 +446,16 @@ ELSEWHERE = {
     "model.activation": "hidden_act activation_function",
     "model.vocab": "vocab_size",
     "model.tied": "tie_word_embeddings",
-    "encoding.base": "theta rope_theta rope_base",
-    "train_length": "block_size n_ctx seq_len seq_length context_length max_position_embeddings",
-    "batch_size": "bs batch per_device_train_batch_size",
+    "encoding.fraction": "partial_rotary_factor rope_pct",
+    "encoding.base": "theta rope_theta rope_base rope_max_timescale",
+    "train_length": "block_size n_ctx seq_len seq_length context_length max_position_embeddings "
+    "max_target_length",
+    "original_length": "original_max_position_embeddings",
+    "extension.name": "rope_scaling rope_parameters",
+    "batch_size": "bs batch per_device_train_batch_size per_device_batch_size",
     "steps": "max_iters max_steps num_steps train_steps iterations",
     "learning_rate": "lr max_lr",
+    "final_rate": "min_lr",
     "warmup_steps": "warmup warmup_iters num_warmup_steps",
     "weight_decay": "wd",
     "clip": "grad_clip max_grad_norm",
@@ -461,6 +466,9 @@ ELSEWHERE = {
     "data.source": "dataset",
     "data.path": "data_path data_dir",
 }
+
+
+OF_ENCODINGS = ("encoding.base", "encoding.fraction")  # known once the encoding is
 
 
 def unknown(field: str, names: Sequence[str]) -> str:
@@ -474,7 +482,7 @@ def meant(field: str, names: Sequence[str]) -> list[str]:
     """The names that a field which is none of them may stand for."""
     last = field.rpartition(".")[2]
     for ours, theirs in ELSEWHERE.items():
-        if last in theirs.split() and ours.partition(",")[0] in (*names, "encoding.base"):
+        if last in theirs.split() and ours.partition(",")[0] in (*names, *OF_ENCODINGS):
             return ours.split(",")
     ends = {name.rpartition(".")[2]: name for name in names}
     near = difflib.get_close_matches(field, names, n=1, cutoff=0.75)

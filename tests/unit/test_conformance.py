@@ -343,7 +343,7 @@ def test_reversed_orders_signs_and_factors_are_named():
     for change, sentence in (
         (lambda x: x[..., ::-1], "the last axis is in the reverse order"),
         (lambda x: -x, "the sign is reversed"),
-        (lambda x: 0.7 * x, "all numbers have the same wrong factor"),
+        (lambda x: 0.7 * x, "in each case all numbers have one wrong factor: 0.7"),
         (lambda x: jnp.asarray(x, jnp.bfloat16), "numbers have bfloat16's precision: compute in"),
     ):
         results = check(load("sandwich"), lambda **x: change(reference.sandwich(**x)))  # noqa: B023
@@ -369,6 +369,12 @@ def of_two(head_dim, base, train_length, scale):
 def of_none(head_dim, base, train_length, scale):
     raise RuntimeError("no")
 
+def of_another_factor(head_dim, base, train_length, scale):
+    return without_options(head_dim, base, train_length, scale)["inv_freq"], 0.07 * scale
+
+def of_a_list(head_dim, base, train_length, scale):
+    return [np.ones(head_dim), 1.0]
+
 def by_other_names(dim, base, train_length, scale):
     return 1
 """
@@ -377,15 +383,22 @@ def by_other_names(dim, base, train_length, scale):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ("yarn mine:without_options", 0, "9 of 9 cases pass; skip  truncate=False, as gpt-oss"),
+        ("yarn mine:without_options", 0, "9 of 9 cases pass ... skip  truncate=False, as gpt-oss"),
         ("yarn mine:frequencies", 1, "not returned, so not checked: attention_factor"),
         ("yarn mine:of_two", 1, "inv_freq has shape (128,), expected (64,)"),
         ("yarn mine:of_none", 1, "raised RuntimeError: no"),
+        ("yarn mine:of_another_factor", 1, "attention_factor should be 1.27725887, got 1.12"),
+        ("yarn mine:of_a_list", 2, "a list of unequal parts; outputs are a tuple"),
+        ("yarn broken:one", 2, "cannot import broken:one: SyntaxError"),
         ("yarn mine:by_other_names", 2, "the function takes dim; it is called by names, as yarn(h"),
         ("yarn mine:absent", 2, "cannot import mine:absent"),
         ("yarn mine", 2, "must be given as MODULE:FUNCTION"),
         ("yran mine:frequencies", 2, "unknown subject 'yran'; did you mean 'yarn'?"),
-        ("yarn", 0, "case: s = 1 changes nothing"),
+        (
+            "yarn",
+            0,
+            "returns: inv_freq, float64 [64] in the first ... case: s = 1 changes nothing",
+        ),
         ("--list", 0, "16 cases  yarn(head_dim, base, train_length, scale"),
     ],
 )
@@ -393,11 +406,12 @@ def test_the_program_reports_and_ends_with_its_code(
     arguments, code, words, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "broken.py").write_text("def one(:")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     assert program.main(arguments.split()) == code
     shown = "".join(capsys.readouterr())
-    assert all(word in shown for word in words.split("; skip"))
+    assert all(word in shown for word in words.split(" ... "))
 
 
 def test_results_may_be_lists_or_tensors():
