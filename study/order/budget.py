@@ -17,8 +17,7 @@ from posenc_jax.sweeping.rates import CHOSEN, read_choices
 from study.order import rates
 
 TRUNK, BUDGETS = 9_600, (600, 1_200, 2_400, 4_800)
-# First those whose rates are known: FIRE and FoX (five seeds), ALiBi, T5 and CoPE (three) follow.
-SEEDS = {"rope": 5, "nope": 5}
+SEEDS = {"rope": 5, "nope": 5, "fire": 5, "fox": 5, "alibi": 3, "t5": 3, "cope": 3}
 CHOICES = Path(__file__).parent / "rows" / "rates"
 WORKDIR = "runs/budget"
 ROTARY = (
