@@ -129,8 +129,8 @@ def by_separation() -> str:
     """Order beyond L by the tokens between the two settings, and the widest half interval."""
     body = []
     for name, by_apart in separated().items():
-        widest = max(map(half, by_apart))
-        body.append([name, *(f"{own.mean():.2f}" for own in by_apart), f"{widest:.2f}"])
+        widest = f"{max(map(half, by_apart)):.2f}" if len(by_apart[0]) > 1 else "one seed"
+        body.append([name, *(f"{own.mean():.2f}" for own in by_apart), widest])
     return markdown(["tokens apart", *APART, "± at most"], body)
 
 
