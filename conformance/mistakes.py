@@ -201,14 +201,10 @@ def _bucket_past_edges(distance, num_buckets, max_distance):
     return buckets - [is_edge(int(d)) for d in distance]
 
 
-def _self_extend(remapped: Callable) -> Callable:
+def _self_extend(remapped: Callable, wider: int = 0) -> Callable:
     return lambda length, window, group, **_: distances._table(
-        length, lambda i, j: i - j if i - j < window else remapped(i, j, window, group)
+        length, lambda i, j: i - j if i - j < window + wider else remapped(i, j, window, group)
     )
-
-
-def _kept(i: int, j: int, window: int, group: int, **_) -> int:
-    return i - j if i - j <= window else i // group - j // group + window - window // group
 
 
 def _pope(factor=1.0, bias=lambda inputs: inputs["bias"]):
@@ -387,8 +383,8 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         "window / group is rounded as in the paper, or not as in its code: the other way": _with(
             distances.self_extend, floor=lambda x: not x["floor"]
         ),
-        "distances equal to the window are kept too; those below it are": lambda length, **x: (
-            distances._table(length, lambda i, j: _kept(i, j, **x))
+        "a distance equal to the window is kept; only those below it are": _self_extend(
+            lambda i, j, window, group: i // group - j // group + window - window // group, wider=1
         ),
         "the shift window - window // group is missing": _self_extend(
             lambda i, j, window, group: i // group - j // group

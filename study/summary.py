@@ -28,13 +28,13 @@ def summary() -> str:
     text = text[(text.protocol == "same_token") & text.window.isna()]
     times = pd.read_csv(STUDY / STEPS)
     times = times[times.benchmark == "schemes"].set_index("case").middle
-    beyond = order.measured()
-    beyond, body = beyond[beyond.steps == ORDER_AFTER], []
+    body = []
     for name, (encoding, extension, scheme) in METHODS.items():
         own = text[(text.encoding == encoding) & (text.extension == extension)]
         values = [seeds(own[own.length == length], "bpb") for length in (128, 1_024)]
         for protocol, column in (("found", "found"), ("last_of_two", "order")):
-            rows = beyond[(beyond.name == name) & (beyond.protocol == protocol)]
+            rows = order.measured(protocol)
+            rows = rows[(rows.name == name) & (rows.steps == ORDER_AFTER)]
             values.append(seeds(rows.dropna(subset=[column]), column))
         step = times.get(f"512 {scheme}")
         cells = [f"{one.mean():.2f}" if len(one) else "" for one in values]

@@ -87,16 +87,17 @@ def pack(workdirs: Sequence[Path], path: Path, *, overwrite: bool = False) -> tu
 
 
 def _write_weights(workdir: Path, loaded: Loaded, folder: Path) -> None:
-    """Write what programs read of a run, without the optimizer's state and the cells of unfinished
+    """Write what programs read of a run, without the optimizer's state and the single cells of
     evaluations."""
     belongs = {n: value for n, value in loaded.card.items() if n not in ("step", "digests")}
     with closing(Checkpoints(folder, in_place=True)) as checkpoints:
         checkpoints.save(loaded.step, {PARAMETERS: loaded.parts.params()}, belongs)
-    (folder / "eval").mkdir()
     of_run = (workdir / name for name in ("config.json", TOKENIZER, TRAINED_ON))
     for path in (*of_run, *(workdir / "eval").glob("*.*")):
         if path.exists():
-            shutil.copyfile(path, folder / path.relative_to(workdir))
+            copy = folder / path.relative_to(workdir)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, copy)
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

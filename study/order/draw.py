@@ -23,7 +23,7 @@ LINES = {
     "RoPE with DCA": "#56B4E9",
     "RoPE": "#0072B2",
 }
-APART_NAMES = 0.036  # of two names, in order
+GAP = 0.036  # between two names, in order
 
 
 @style.styled
@@ -50,7 +50,7 @@ def _by_steps(axes: Axes) -> None:
         for steps, one in known.items():
             axes.plot([steps] * len(one), one, ".", color=colour, markersize=4, alpha=0.6)
         ends[name] = max(known), means[-1]
-    places = style.spaced([value for _, value in ends.values()], APART_NAMES)
+    places = style.spaced([value for _, value in ends.values()], GAP)
     for (name, (steps, mean)), place in zip(ends.items(), places, strict=True):
         axes.plot([steps, 1.2 * steps], [mean, place], color=LINES[name], linewidth=0.5)
         axes.text(1.22 * steps, place, name, color=LINES[name], va="center", size=8)
@@ -66,7 +66,7 @@ def _by_separation(axes: Axes) -> None:
     """Means over seeds by the tokens between the two settings."""
     found = {name: own for name, own in separated().items() if name in LINES}
     means = {name: [one.mean() for one in by_apart] for name, by_apart in found.items()}
-    places = style.spaced([own[0] for own in means.values()], APART_NAMES)
+    places = style.spaced([own[0] for own in means.values()], GAP)
     for (name, own), place in zip(means.items(), places, strict=True):
         axes.plot(range(len(APART)), own, "o-", color=LINES[name], markersize=3)
         axes.plot([-0.5, 0], [place, own[0]], color=LINES[name], linewidth=0.5)

@@ -51,24 +51,22 @@ def every_part() -> pd.DataFrame:
     return rows[~rows.name.isin(ALIKE)]
 
 
-def measured() -> pd.DataFrame:
-    """Rows of all that lies beyond L."""
+def measured(protocol: str, part: str = "beyond", length: int = FAR) -> pd.DataFrame:
+    """Rows of a part, all that lies beyond L by default."""
     rows = every_part()
-    return rows[(rows.length == FAR) & (rows.part == "beyond")]
+    return rows[(rows.protocol == protocol) & (rows.part == part) & (rows.length == length)]
 
 
 def orders(part: str = "beyond") -> pd.DataFrame:
     """Order beyond L, where enough pairs are held."""
-    rows = every_part()
-    rows = rows[(rows.length == FAR) & (rows.protocol == "last_of_two") & (rows.part == part)]
-    return rows.dropna(subset=["order"])
+    return measured("last_of_two", part).dropna(subset=["order"])
 
 
 def by_budget() -> str:
     """Found and order beyond L at every budget, the best order after 1,200 steps first."""
-    found, order = measured()[measured().protocol == "found"], orders()
-    at_L = every_part()[(every_part().length == L) & (every_part().part == "within")]
-    at_L, body = at_L[(at_L.protocol == "last_of_two") & (at_L.steps == BUDGETS[0])], []
+    found, order, body = measured("found"), orders(), []
+    at_L = measured("last_of_two", "within", L)
+    at_L = at_L[at_L.steps == BUDGETS[0]]
     for name, own in found.groupby("name"):
         ends = [seeds(own[own.steps == steps], "found") for steps in (600, 9_600)]
         ends.append(seeds(at_L[at_L.name == name], "accuracy"))

@@ -55,11 +55,10 @@ class Copies(Protocol):
         whole = plan_of(text, length, np.full((len(text.starts), 1), text.longest - length), 0)
         readings = []
         for distance, found in begins.items():
-            scored_here = np.zeros(length, bool)
+            kept = np.zeros((len(text.starts), length), bool)
             for begin in found:  # the target of place t is token t + 1 of the row
-                scored_here[begin + CUE - 1 : begin + PASSAGE - 1] = True
-            kept = np.broadcast_to(scored_here, (len(text.starts), length))
-            plan = whole._replace(first=np.full_like(whole.first, kept[0].argmax()), kept=kept)
+                kept[:, begin + CUE - 1 : begin + PASSAGE - 1] = True
+            plan = whole._replace(first=np.full_like(whole.first, min(found) + CUE - 1), kept=kept)
             scored = text.token_hash(plan)
             copied = plan._replace(starts=inner.starts)
             readings.append(Reading(inner, copied, scored, str(distance)))
@@ -73,8 +72,8 @@ class Copies(Protocol):
         if windows >= PASSAGES:
             return None
         return (
-            f"{self.name} scores {windows} passages at each distance, too few for a curve below "
-            f"{PASSAGES}: raise windows or documents, or give more text"
+            f"{self.name} scores {windows} passages at the farthest distance, too few for a curve "
+            f"below {PASSAGES}: raise windows or documents, or give more text"
         )
 
     def table(self, rows: Sequence[dict]) -> Table:
