@@ -280,14 +280,18 @@ def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> d
 
 
 def _gguf_rotary(own: Mapping[str, Any]) -> dict[str, Any]:
-    """`rope_parameters` of a file, whose keys of YaRN have other names."""
-    scaling = own.get("rope.scaling.type", "none")
+    """`rope_parameters` of a file, whose keys of YaRN have other names.
+
+    A factor without a type is linear, and older files call it scale_linear, as llama.cpp reads it.
+    """
+    factor = own.get("rope.scaling.factor", own.get("rope.scale_linear"))
+    scaling = own.get("rope.scaling.type", "linear" if factor else "none")
     for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"):
         if f"rope.scaling.{name}" in own:  # a gain, which converters write with or
             raise ValueError(f"rope.scaling.{name} is not supported")  # without YaRN's own in it
     return {
         "rope_type": "default" if scaling == "none" else scaling,
-        "factor": own.get("rope.scaling.factor"),
+        "factor": factor,
         "original_max_position_embeddings": own.get("rope.scaling.original_context_length"),
         "beta_fast": own.get("rope.scaling.yarn_beta_fast"),
         "beta_slow": own.get("rope.scaling.yarn_beta_slow"),

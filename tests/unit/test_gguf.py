@@ -141,10 +141,18 @@ def test_matrices_are_held_as_bfloat16_on_request(tmp_path):
         np.testing.assert_array_equal(held[name], expected)
 
 
-def test_a_linear_rope_scaling_is_position_interpolation(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scaling": "linear"},
+        {"edit": lambda writer: writer.add_rope_scaling_factor(4.0)},
+        {"edit": lambda writer: writer.add_float32("llama.rope.scale_linear", 4.0)},
+    ],
+)
+def test_a_linear_rope_scaling_is_position_interpolation(options, tmp_path):
     plain, scaled = (
-        pretrained.load(write_gguf(tmp_path / f"{s}.gguf", scaling=s)).encoding
-        for s in (None, "linear")
+        pretrained.load(write_gguf(tmp_path / "model.gguf", **given)).encoding
+        for given in ({}, options)
     )
     np.testing.assert_allclose(scaled.inv_freq, plain.inv_freq / 4, rtol=1e-6)
 
