@@ -59,8 +59,8 @@ def export(options: argparse.Namespace) -> None:
         from posenc_jax.runs.subject import load_run
 
         model, encoding, config, encoder = load_run(run, options.step)
-        prefix = config.data.prefix
-        save(model, encoding, encoder, options.out, prefix=prefix)
+        facts = {"prefix": config.data.prefix, "train_length": config.train_length}
+        save(model, encoding, encoder, options.out, **facts)
         terminal.say(f"{options.out}: in the layout of {options.layout}")
         return
     from posenc_jax.runs import export

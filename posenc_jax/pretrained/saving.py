@@ -46,10 +46,12 @@ def save(
     folder: Path | str,
     *,
     prefix: int | None = None,
+    train_length: int | None = None,
 ) -> None:
     """Write config.json, model.safetensors and tokenizer.json.
 
-    The tokenizer puts `prefix` before every text. A ConfigError lists what has no form in the
+    The tokenizer puts `prefix` before every text. The longest length stated is L times the scale of
+    the extension, or `train_length` if that is longer. A ConfigError lists what has no form in the
     layout.
     """
     from safetensors.numpy import save_file
@@ -77,7 +79,7 @@ def save(
     }
     theirs = {key: config[ours] for ours, key in LLAMA_FAMILY.sizes.items()}
     kind = str(arrays[next(iter(arrays))].dtype)
-    theirs |= FIXED | {"torch_dtype": kind, "dtype": kind} | _rotary(encoding)
+    theirs |= FIXED | {"torch_dtype": kind, "dtype": kind} | _rotary(encoding, train_length or 0)
     write_atomically(folder / "config.json", json.dumps(theirs, indent=2))
 
 
@@ -104,7 +106,7 @@ def _without_form(config: Any, encoding: Encoding) -> list[str]:
     return problems
 
 
-def _rotary(rope: RoPE) -> dict[str, Any]:
+def _rotary(rope: RoPE, trained: int) -> dict[str, Any]:
     """Rotary settings in both spellings: the base alone, or a factor per pair (LongRoPE's form).
 
     Every extension with fixed numbers is a factor per pair of the frequencies as built.
@@ -116,7 +118,9 @@ def _rotary(rope: RoPE) -> dict[str, Any]:
     theta = next((t for t in (base, float(f"{grown:.4g}"), grown) if _is_series(freq, t)), None)
     if gain == 1 and theta is not None:
         settings: dict[str, Any] = {"rope_type": "default"}
-        longest = max(1.0, built[-1] / freq[-1]) * length
+        longest = length  # of a round base, as abf is given; NTK's is grown by the scale
+        if theta == grown:
+            longest *= max(1.0, built[-1] / freq[-1])
     else:
         factors = (built / freq).tolist()
         theta, factor = base, max(1.0, factors[-1])
@@ -131,7 +135,7 @@ def _rotary(rope: RoPE) -> dict[str, Any]:
         }
     scaling = None if settings["rope_type"] == "default" else settings
     return {
-        "max_position_embeddings": math.ceil(longest * (1 - 1e-6)),  # frequencies are float32
+        "max_position_embeddings": max(trained, math.ceil(longest * (1 - 1e-6))),  # of float32
         "rope_theta": theta,
         "rope_scaling": scaling,
         "rope_parameters": settings | {"rope_theta": theta},

@@ -37,6 +37,7 @@ def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, fo
     np.testing.assert_allclose(actual, expected, atol=2e-5)
     if extension != "none":
         assert np.abs(forward(model, tokens, rope) - expected).max() > 1e-3
+    assert read.facts["train_length"] == L * (1 if extension in ("none", "abf:base=500") else 4)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"]
     tokens = read.tokenizer.encode("caf\u00e9\n")
@@ -69,8 +70,11 @@ def test_a_saved_base_and_length_are_read_back_exactly(
     assert (facts["L"], facts["train_length"]) == (length, scale * length)
     assert (facts["theta"], facts["rope_type"]) == (base, "longrope" if scale > 1 else "default")
     encoding = posenc_jax.extend("abf:base=2e6", rope, 1.0)
-    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "larger")
-    assert pretrained.load(tmp_path / "larger").facts["theta"] == 2e6
+    for trained in (None, 3 * length):
+        out = tmp_path / str(trained)
+        pretrained.save(model, encoding, tokenizer.Bytes(), out, train_length=trained)
+        facts = pretrained.load(out).facts
+        assert (facts["theta"], facts["train_length"]) == (2e6, trained or length)
 
 
 def test_every_file_has_the_usual_mode(make_model, tmp_path):
