@@ -17,37 +17,42 @@ from posenc_jax.runtime.errors import AGAIN, DONE
 from study.gpu import dry, small
 
 COMMITTED = Path(__file__).parent / "done"
-# In the order of what they settle. `text` reads the weights of `small`, `finetune` of `extend`.
-PLANS = ("order", "small", "text", "zoo", "extend", "finetune")
+# In the order of what they settle. `finetune` reads the weights of `extend`.
+PLANS = ("order", "small", "zoo", "extend", "finetune")
 KEPT = ("config.json", "status.json", "metrics.jsonl", "eval")
 LEAST = 20.0  # seconds; with less left nothing is begun
+SWEPT = 2 / 3  # of the time of `small`, whose text is read with the weights of the same lease
 
 
 def run(plan: str, workdir: Path, out: Path, seconds: float, tiny: bool) -> int:
-    """Do what is left of a plan in this time; the exit code of its last command."""
+    """Do what is left of a plan in this time; the largest exit code of its commands."""
     folder = workdir / plan
     folder.mkdir(parents=True, exist_ok=True)
     for archive in sorted(COMMITTED.glob(f"{plan}-*.tar.xz")):
         with tarfile.open(archive) as runs:
             runs.extractall(folder, filter="data")
-    if plan == "text":
+    until, small_runs = time.monotonic() + seconds, plan == "small"
+    minutes = seconds * (SWEPT if small_runs else 1) / 60
+    config = dry.shortened(plan, workdir) if tiny else f"study/gpu/{plan}.py"
+    words = [f"--config={config}", f"--workdir={folder}", f"--minutes={minutes:.2f}"]
+    code = subprocess.run([sys.executable, "scripts/sweep.py", *words], cwd=ROOT).returncode
+    finished = folder
+    if small_runs:
+        finished = workdir / "text"
         fields = dry.EVALUATION if tiny else small.TEXT
-        code = evaluate(workdir / "small", folder, fields, seconds)
-    else:
-        config = dry.shortened(plan, workdir) if tiny else f"study/gpu/{plan}.py"
-        words = [f"--config={config}", f"--workdir={folder}", f"--minutes={seconds / 60:.2f}"]
-        code = subprocess.run([sys.executable, "scripts/sweep.py", *words], cwd=ROOT).returncode
-    pack(folder, out / f"{plan}.tar.xz")
+        code = max(code, evaluate(folder, finished, fields, until))
+        pack(finished, out / "text.tar.xz", finished)
+    pack(folder, out / f"{plan}.tar.xz", finished)
     return code
 
 
-def evaluate(runs: Path, folder: Path, fields: dict, seconds: float) -> int:
-    """Evaluate copies of runs, whose own evaluation stays that of their sweep."""
-    until = time.monotonic() + seconds
+def evaluate(runs: Path, folder: Path, fields: dict, until: float) -> int:
+    """Evaluate copies of finished runs, whose own evaluation stays that of their sweep."""
     words = [f"--config.{field}={value}" for field, value in fields.items()]
-    for run in sorted(path.parent for path in runs.glob("*/checkpoints")):
+    for rows in sorted(runs.glob("*/eval/curves.csv")):
+        run = rows.parents[1]
         copy = folder / run.name
-        if (copy / "eval" / "curves.csv").exists():
+        if (copy / "eval" / "curves.csv").exists() or not (run / "checkpoints").exists():
             continue
         if until - time.monotonic() < LEAST:
             return AGAIN
@@ -59,10 +64,10 @@ def evaluate(runs: Path, folder: Path, fields: dict, seconds: float) -> int:
     return DONE
 
 
-def pack(folder: Path, archive: Path) -> None:
-    """An archive of what the evaluated runs measured."""
+def pack(folder: Path, archive: Path, finished: Path) -> None:
+    """An archive of what the runs measured that are evaluated in `finished`."""
     with tarfile.open(archive, "w:xz") as kept:
-        for rows in sorted(folder.glob("*/eval/curves.csv")):
-            run = rows.parents[1]
+        for rows in sorted(finished.glob("*/eval/curves.csv")):
+            run = folder / rows.parents[1].name
             for name in KEPT:
                 kept.add(run / name, f"{run.name}/{name}")
