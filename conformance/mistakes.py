@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from conformance.checking import Result, argument, compared
-from conformance.reference import attention, bias, content, distances, scales
+from conformance.reference import bias, distances, scales
 from conformance.reference import frequencies as freq
 from conformance.reference import rotation as turn
 
@@ -161,8 +161,7 @@ def _with(function: Callable, **changes) -> Callable:
 
     def changed(**inputs):
         new = {name: value(inputs) if callable(value) else value for name, value in changes.items()}
-        returned = function(**inputs | new)
-        return returned["inv_freq"] if isinstance(returned, dict) else returned
+        return function(**inputs | new)
 
     return changed
 
@@ -174,10 +173,6 @@ def _then(function: Callable, change: Callable) -> Callable:
 
 def _log_factor(factor: Callable[[float], float]) -> Callable:
     return lambda scale, **_: factor(math.log(scale))
-
-
-def _per_head(heads: int) -> np.ndarray:  # sandwich
-    return 8 * np.arange(1, heads + 1)[:, None] / heads
 
 
 def _halves(embedding, _):
@@ -204,15 +199,6 @@ def _bucket_past_edges(distance, num_buckets, max_distance):
 def _self_extend(remapped: Callable, wider: int = 0) -> Callable:
     return lambda length, window, group, **_: distances._table(
         length, lambda i, j: i - j if i - j < window + wider else remapped(i, j, window, group)
-    )
-
-
-def _pope(factor=1.0, bias=lambda inputs: inputs["bias"]):
-    """Logits have a wrong factor: so have lengths of queries, softplus(q), where q is large."""
-    return _with(
-        attention.pope,
-        q=lambda inputs: np.log(np.expm1(factor * np.log1p(np.exp(np.float64(inputs["q"]))))),
-        bias=bias,
     )
 
 
@@ -258,26 +244,6 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
             head_dim, base, scale
         ),
     },
-    ("longrope", "attention_factor"): {
-        "the attention factor is missing": lambda **_: 1.0,
-        "it is squared, as logits should be; it multiplies cos and sin": lambda **x: (
-            freq.longrope(**x)["attention_factor"] ** 2
-        ),
-        "it is YaRN's, 0.1 ln s + 1": _log_factor(lambda log: 0.1 * log + 1),
-    },
-    ("longrope", "inv_freq"): {
-        "frequencies are multiplied by lambda": _with(
-            freq.longrope, lambdas=lambda x: 1 / x["lambdas"]
-        ),
-        "frequencies are divided by s too": _with(
-            freq.longrope, lambdas=lambda x: x["scale"] * x["lambdas"]
-        ),
-    },
-    ("drop", "inv_freq"): {
-        "the fast pairs are dropped": lambda head_dim, base, **x: (
-            freq.abf(head_dim, base) * (freq.drop(head_dim, base, **x) == 0)
-        ),
-    },
     ("rope", "rotated"): {
         "pairs are those of the other layout": _with(
             turn.rope,
@@ -287,11 +253,6 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         "positions start at 1": _with(turn.rope, positions=lambda x: x["positions"] + 1),
         "the whole head is rotated, whatever the fraction": _with(turn.rope, fraction=1.0),
         "the base is 10,000, whatever the base": _with(turn.rope, base=10_000.0),
-    },
-    ("xpos", "logits"): {
-        "products are not divided by sqrt(K)": _then(
-            turn.xpos, lambda logits, x: logits * x["q"].shape[-1] ** 0.5
-        ),
     },
     ("sinusoidal", "embedding"): {
         "all sines come first, then all cosines": _then(turn.sinusoidal, _halves),
@@ -330,55 +291,6 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
             bias.t5_bucket, distance=lambda x: 0 * x["distance"]
         ),
     },
-    ("kerple_log", "bias"): {
-        "r1 and r2 are swapped": _with(bias.kerple_log, r1=lambda x: x["r2"], r2=lambda x: x["r1"]),
-    },
-    ("kerple_power", "bias"): {
-        "r1 and p are swapped": _with(bias.kerple_power, r1=lambda x: x["p"], p=lambda x: x["r1"]),
-    },
-    ("sandwich", "bias"): {
-        "dbar / 2 is not subtracted": _then(
-            bias.sandwich, lambda out, x: out + x["dbar"] / 2 / _per_head(x["heads"])
-        ),
-        "it is not divided by 8h/H": _then(
-            bias.sandwich, lambda out, x: out * _per_head(x["heads"])
-        ),
-    },
-    ("fire", "bias"): {
-        "the normaliser has no threshold": _with(bias.fire, threshold=1e-6),
-    },
-    ("fox", "bias"): {
-        "the sum includes the gate of the key": _then(
-            content.fox, lambda out, x: out + np.log(content._sigmoid(x["gate_logits"]))
-        ),
-        "the sum excludes the gate of the query": _then(
-            content.fox,
-            lambda out, x: (
-                out
-                - np.tril(
-                    np.log(content._sigmoid(x["gate_logits"]))[:, None] * np.ones(len(out)), -1
-                )
-            ),
-        ),
-    },
-    ("stick_breaking", "weights"): {
-        "a query attends to itself (attend_current)": _with(
-            content.stick_breaking, attend_current=True
-        ),
-        "a query does not attend to itself": _with(content.stick_breaking, attend_current=False),
-    },
-    ("sink", "weights"): {"the sink is missing": _with(content.sink, sink=-np.inf)},
-    ("dape", "logits"): {
-        "scores and biases enter the MLP in the other order": _with(
-            content.dape, w1=lambda x: np.roll(x["w1"], len(x["w1"]) // 2, axis=0)
-        ),
-        "scores + bias is not added": _then(
-            content.dape, lambda out, x: out - x["scores"] - x["bias"]
-        ),
-    },
-    ("rerope", "distance"): {
-        "distances are clipped at w - 1": _with(distances.rerope, w=lambda x: x["w"] - 1),
-    },
     ("self_extend", "distance"): {
         "window / group is rounded as in the paper, or not as in its code: the other way": _with(
             distances.self_extend, floor=lambda x: not x["floor"]
@@ -393,30 +305,6 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
             lambda i, j, window, group: (i - j) // group + window - window // group
         ),
     },
-    ("dca", "distance"): {
-        "queries of older chunks are at c - 1, as in the paper; its code has c": _then(
-            lambda **x: distances.dca(**x)["distance"],
-            lambda out, x: (
-                out
-                - (
-                    np.subtract.outer(
-                        *2
-                        * [
-                            np.arange(len(out))
-                            // (x["train_length"] * 3 // 4 - x["train_length"] // 8)
-                        ]
-                    )
-                    > 1
-                )
-            ),
-        ),
-    },
-    ("window", "visible"): {
-        "the window does not count the query: it is one too wide": _with(
-            distances.window, size=lambda x: x["size"] + 1
-        ),
-        "the window is one too narrow": _with(distances.window, size=lambda x: x["size"] - 1),
-    },
     ("logn", "scale"): {
         "the query's own key is not counted: ln p in place of ln(p + 1)": _with(
             scales.logn, positions=lambda x: np.maximum(x["positions"] - 1, 0)
@@ -424,14 +312,5 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         "the factor falls below 1": lambda positions, train_length: (
             np.log(positions + 1) / math.log(train_length)
         ),
-    },
-    ("ssmax", "scale"): {
-        "the query's own key is not counted: ln p in place of ln(p + 1)": _with(
-            scales.ssmax, positions=lambda x: np.maximum(x["positions"] - 1, 0)
-        ),
-    },
-    ("pope", "out"): {
-        "logits are divided by sqrt(2 K)": _pope(factor=0.5**0.5),
-        "the bias is missing": _pope(bias=lambda x: 0 * x["bias"]),
     },
 }
