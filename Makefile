@@ -77,7 +77,6 @@ bench: setup
 	$(BIN)/python -m benchmarks.schemes $(KEPT)
 	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.start
-	$(BIN)/python -m benchmarks.prepare
 
 # The plugins stand beside .venv, whose programs would otherwise look for a GPU.
 .venv-aot/done: constraints.txt

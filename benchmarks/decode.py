@@ -29,7 +29,7 @@ import numpy as np  # noqa: E402
 import models  # noqa: E402
 import posenc_jax  # noqa: E402
 from benchmarks import peers  # noqa: E402
-from benchmarks.real import BASE, SHAPE  # noqa: E402
+from benchmarks.real import BASE, SHAPE, llama  # noqa: E402
 from benchmarks.results import Result, record  # noqa: E402
 from benchmarks.timing import QUARTILES, Range, machine, ratio  # noqa: E402
 from benchmarks.train_step import POSITIONS, x_transformer  # noqa: E402
@@ -74,21 +74,8 @@ def of_stamps(begin: float, stamps: list[float]) -> Seconds:
 
 def transformers(length: int, row: np.ndarray) -> Decode:
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = LlamaConfig(
-        hidden_size=SHAPE["width"],
-        num_hidden_layers=SHAPE["layers"],
-        num_attention_heads=SHAPE["heads"],
-        num_key_value_heads=SHAPE["kv_heads"],
-        intermediate_size=SHAPE["mlp_width"],
-        vocab_size=SHAPE["vocab"],
-        max_position_embeddings=length + 1 + NEW,
-        rope_theta=BASE,
-        tie_word_embeddings=True,
-        attn_implementation="sdpa",
-    )
-    model, given = LlamaForCausalLM(config).eval(), torch.from_numpy(row).long()
+    model, given = llama(length + 1 + NEW), torch.from_numpy(row).long()
     options = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
 
     class Stamps(list):

@@ -1,7 +1,6 @@
 """python -m benchmarks.evaluation [--longest=32768]
 
-Measures the cost of evaluation: six rotary extensions at four lengths with one program per length
-or one per cell, and the memory of a process that reads one long window.
+Measures the cost of evaluation: seconds and memory of a process that reads one long window.
 """
 
 import argparse
@@ -9,53 +8,28 @@ import resource
 import subprocess
 import sys
 import time
-from importlib import import_module
 
 from posenc_jax.config import load  # noqa: E402
 from posenc_jax.runtime import backend
 
 backend.configure(keep_programs=False)
 
-import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
 import posenc_jax  # noqa: E402
 from benchmarks.timing import machine, table  # noqa: E402
-from posenc_jax.evaluation.losses import Reader, losses_of  # noqa: E402
+from configs import rope  # noqa: E402
+from posenc_jax.evaluation.losses import Reader  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
 
-EXTENSIONS = ("none", "pi", "ntk", "ntk_by_parts", "dynamic_ntk", "yarn")
-LENGTHS = (128, 256, 512, 1024)
 LONG = (1024, 4096, 8192, 32_768, 131_072)
-
-
-def small():
-    config = import_module("configs.rope").get_config()
-    config.model.vocab = 256
-    return parameters.make(load(config))
-
-
-def cells(parts, clear: bool) -> tuple[float, int]:
-    """Seconds for one call per cell, and the number of programs compiled."""
-    tokens = np.random.default_rng(0).integers(0, 256, 4_200, np.int32)
-    reader = Reader(parts.model, tokens, 4_096)
-    jax.clear_caches()
-    begin, compiled = time.perf_counter(), 0
-    for length in LENGTHS:
-        for name in EXTENSIONS:
-            if clear:
-                jax.clear_caches()
-            before = losses_of._cache_size()
-            encoding = posenc_jax.extend(name, parts.encoding, length / 128)
-            starts = np.zeros(4_096 // length, np.int64)
-            reader(encoding, starts, length, length)
-            compiled += losses_of._cache_size() - before
-    return time.perf_counter() - begin, compiled
 
 
 def window(length: int) -> None:
     """Read one window, twice where that is short; seconds of the last read, and peak memory."""
-    parts = small()
+    config = rope.get_config()
+    config.model.vocab = 256
+    parts = parameters.make(load(config))
     tokens = np.random.default_rng(0).integers(0, 256, length + 1, np.int32)
     reader = Reader(parts.model, tokens, 1)
     encoding = posenc_jax.extend("yarn", parts.encoding, max(1.0, length / 128))
@@ -78,12 +52,6 @@ def main() -> None:
     if options.window:
         return window(options.window)
     print(f"{machine()}\n")
-    parts = small()
-    (shared, programs), (alone, more) = (cells(parts, clear) for clear in (False, True))
-    print(
-        f"{len(EXTENSIONS)} extensions x {len(LENGTHS)} lengths: {programs} programs in "
-        f"{shared:.1f} s; one per cell: {more} in {alone:.1f} s; {shared / alone:.2f} of the time\n"
-    )
     rows = []
     for length in (n for n in LONG if n <= options.longest):
         command = [sys.executable, "-m", "benchmarks.evaluation", f"--window={length}"]

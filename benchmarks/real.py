@@ -45,8 +45,8 @@ def ours(dtype: str, row: np.ndarray):
     return lambda: run(model, row).block_until_ready()
 
 
-def theirs(dtype: str, row: np.ndarray):
-    import torch
+def llama(longest: int):
+    """The shape in transformers."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -56,11 +56,18 @@ def theirs(dtype: str, row: np.ndarray):
         num_key_value_heads=SHAPE["kv_heads"],
         intermediate_size=SHAPE["mlp_width"],
         vocab_size=SHAPE["vocab"],
-        max_position_embeddings=row.shape[1],
+        max_position_embeddings=longest,
+        rope_theta=BASE,
         tie_word_embeddings=True,
         attn_implementation="sdpa",
     )
-    model = LlamaForCausalLM(config).to(getattr(torch, dtype)).eval()
+    return LlamaForCausalLM(config).eval()
+
+
+def theirs(dtype: str, row: np.ndarray):
+    import torch
+
+    model = llama(row.shape[1]).to(getattr(torch, dtype))
     given = torch.from_numpy(row).long()
 
     def call():

@@ -76,12 +76,12 @@ def main() -> None:
         for name in names:
             recipe, fields = CASES[name]
             made[name] = ours(recipe, length, TOKENS // length, **fields)
-        calls = {name: call for name, (call, _, _) in made.items()}
+        calls = {name: call for name, (call, _) in made.items()}
         times = in_turns(calls, options.seconds * len(calls))
         for name in names:
             longer = ratio(times, BASE, name)
             results.append(Result(f"{length} {name}", f"time over {BASE}", longer))
-            found[name, length] = [longer, f"{made[name][2] / 2**20:,.0f}"]
+            found[name, length] = [longer, f"{made[name][1] / 2**20:,.0f}"]
             print(length, name, *found[name, length], flush=True)
     head = [f"{what} at {length:,}" for length in lengths for what in ("time", "MiB")]
     rows = [[name, *(word for n in lengths for word in found[name, n])] for name in names]

@@ -2,12 +2,10 @@
 
 Compares training steps of the default byte model (width 128, 4 layers, 4 heads) with x-transformers
 on CPU torch (eager, flash and torch.compile) and a textbook decoder of flax.nnx, with the same
-sizes, batch, clip and AdamW: speeds in turns, their ratios, and the share of the machine's measured
-rate of matrix products.
+sizes, batch, clip and AdamW: speeds in turns, and their ratios.
 """
 
 import argparse
-import time
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +22,7 @@ from flax import nnx  # noqa: E402
 
 from benchmarks import peers  # noqa: E402
 from benchmarks.results import Result, record  # noqa: E402
-from benchmarks.timing import QUARTILES, Range, in_turns, machine, ratio, table  # noqa: E402
+from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
 from posenc_jax.config import load  # noqa: E402
 from posenc_jax.data.batches import Batch  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
@@ -46,7 +44,7 @@ def tokens(length: int, rows: int) -> np.ndarray:
 
 
 def ours(name: str, length: int, rows: int, attention: str = "auto", **encoding):
-    """A call that runs one step and waits for it; FLOPs of a token; bytes of temporary memory."""
+    """A call that runs one step and waits for it, and bytes of temporary memory."""
     config = import_module(f"configs.{name}").get_config()
     config.encoding.update(encoding)
     config.update(train_length=length, batch_size=rows)
@@ -68,8 +66,7 @@ def ours(name: str, length: int, rows: int, attention: str = "auto", **encoding)
         held.state, measured = program(held.state, batch)
         return float(measured["loss"])
 
-    memory = program.memory_analysis().temp_size_in_bytes
-    return call, parts.model.flops_per_token(config.train_length), memory
+    return call, program.memory_analysis().temp_size_in_bytes
 
 
 class Textbook(nnx.Module):
@@ -178,19 +175,6 @@ def theirs(name: str, length: int, rows: int, how: str):
     return call
 
 
-def product_rate() -> float:
-    """FLOP/s of a large float32 product, the best of many, as the machine's limit."""
-    a = jax.random.normal(jax.random.key(0), (2048, 2048))
-    run = jax.jit(lambda a: a @ a)
-    run(a).block_until_ready()
-    taken = []
-    for _ in range(20):
-        begin = time.perf_counter()
-        run(a).block_until_ready()
-        taken.append(time.perf_counter() - begin)
-    return 2 * 2048**3 / min(taken)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -201,13 +185,11 @@ def main() -> None:
     options = parser.parse_args()
     peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
     hows = [how for how in HOWS if how not in options.without.split(",")]
-    rate = product_rate()
-    print(f"{machine()}; products {rate / 1e9:,.0f} GFLOP/s\nfloat32; tokens per second\n")
+    print(f"{machine()}\nfloat32; tokens per second\n")
     rows, results = [], []
     for length, size in SIZES:
         for name in POSITIONS:
-            call, flops, _ = ours(name, length, size)
-            calls = {"ours": call}
+            calls = {"ours": ours(name, length, size)[0]}
             for how in hows:
                 if how == "flax":
                     calls[how] = textbook(length, size)
@@ -216,17 +198,15 @@ def main() -> None:
             times = in_turns(calls, options.seconds)
             speeds = {name: length * size / np.median(taken) for name, taken in times.items()}
             case, over = f"{length} x {size}", [ratio(times, "ours", how) for how in hows]
-            share = Range(*np.percentile(length * size / times["ours"] * flops / rate, QUARTILES))
             results += [
                 Result(f"{case} {name}", f"over {how}", one)
                 for how, one in zip(hows, over, strict=True)
             ]
-            results.append(Result(f"{case} {name}", "of the products' rate", share))
             words = [f"{speed:,.0f}" for speed in speeds.values()]
-            rows.append([case, name, *words, *over, f"{share.middle:.0%}"])
+            rows.append([case, name, *words, *over])
             print(*rows[-1], flush=True)
     head = ["tokens x rows", "encoding", "ours", *hows, *(f"over {how}" for how in hows)]
-    print("\n" + table([*head, "of the products' rate"], rows))
+    print("\n" + table(head, rows))
     if options.out and not options.without:
         print(f"\nwritten to {record('train_step', results, options.out)}")
 

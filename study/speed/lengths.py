@@ -28,8 +28,8 @@ def measure(length: int, seconds: float) -> list[dict]:
     rows = max(1, TOKENS // length)
     calls, memory = {}, {}
     for name in schemes.names():
-        calls[name], _, memory[name] = ours(name, length, rows)
-    calls[PLAIN], _, memory[PLAIN] = ours("rope", length, rows, "plain")
+        calls[name], memory[name] = ours(name, length, rows)
+    calls[PLAIN], memory[PLAIN] = ours("rope", length, rows, "plain")
     calls[EAGER] = theirs("rope", length, rows, "eager")
     calls[COMPILED] = theirs("rope", length, rows, "compiled")
     calls[FLAX] = textbook(length, rows)
