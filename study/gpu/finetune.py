@@ -4,9 +4,7 @@ without an extension, and evaluate each to 16,384 tokens.
   python scripts/sweep.py --config=study/gpu/finetune.py --workdir=runs/gpu/finetune \\
       --minutes=9
 
-To start from another run: --config.init_from=RUN. Expected on an H100 (989 TFLOP/s in
-bfloat16): at 25% MFU 0.7 minutes of training a run, 2.0 in all; compilation and evaluation are not
-measured.
+To start from another run: --config.init_from=RUN.
 """
 
 LENGTH = 4_096

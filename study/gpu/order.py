@@ -4,8 +4,7 @@
   python scripts/sweep.py --config=study/gpu/order.py --workdir=runs/gpu/order --minutes=9
 
 2,400 steps of 64 rows, each row read 2.5 times. The rate is that of `small` and `base`, not tuned.
-Expected on an H100 (989 TFLOP/s in bfloat16): at 25% MFU 0.4 minutes of training a run of 10.7M
-parameters and 1.4 of 40M. CoPE, which has no kernel, comes last.
+CoPE, which has no kernel, comes last.
 """
 
 from posenc_jax.sweeping.grid import axis, product

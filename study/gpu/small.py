@@ -5,8 +5,7 @@ The books are JSON lines with a field "text" in prepared/text:
 
   python scripts/sweep.py --config=study/gpu/small.py --workdir=runs/gpu/small --minutes=9
 
-The sweep evaluates the answers; TEXT is the evaluation of the books. Expected on an H100 (989
-TFLOP/s in bfloat16): at 25% MFU 1.1 minutes of training a run, 18 in all.
+The sweep evaluates the answers; TEXT is the evaluation of the books.
 """
 
 from posenc_jax.sweeping.grid import axis, product

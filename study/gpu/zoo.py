@@ -14,9 +14,7 @@ trained and evaluated (exit code 0):
 
   python scripts/sweep.py --config=study/gpu/zoo.py --workdir=runs/gpu/zoo --minutes=9
 
-Expected on an H100 (989 TFLOP/s in bfloat16): at 25% MFU 1.1 minutes of training a run, 18 in all;
-at 10%, possible for biases without a kernel, 46. Compilation and evaluation may take as long again
-and are not measured. For another folder of tokens: --config.data.tokens=FOLDER.
+For another folder of tokens: --config.data.tokens=FOLDER.
 """
 
 from posenc_jax.sweeping.grid import axis, product
