@@ -166,13 +166,17 @@ _LLAMA3 = (
 
 
 def read_gguf(path: Path) -> Source:
-    gguf = _gguf_package()
+    import gguf
+
     with reading(path):
         reader = _reader(gguf, path)
         facts = {name: _shortest(field.contents()) for name, field in reader.fields.items()}
         tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
     kind = facts.get(ARCHITECTURE)
-    _refuse_unknown(kind, path)
+    if kind not in GGUF_KINDS:
+        raise ConfigError(
+            f"{path}: architecture {kind!r} is not supported; have: {', '.join(GGUF_KINDS)}"
+        )
     assert isinstance(kind, str)
     try:
         encoder, prefix = _gguf_tokenizer(facts, path)
@@ -204,29 +208,7 @@ def _reader(gguf: Any, path: Path) -> Any:
                 raise ValueError("the file ends too early")
             return found
 
-        def _push_field(self, field, skip_sum=False):
-            if field.name == ARCHITECTURE:  # before a vocabulary, which takes seconds
-                _refuse_unknown(field.contents(), path)
-            return super()._push_field(field, skip_sum)
-
     return Whole(path)
-
-
-def _refuse_unknown(kind: Any, path: Path):
-    if kind not in GGUF_KINDS:
-        raise ConfigError(
-            f"{path}: architecture {kind!r} is not supported; have: {', '.join(GGUF_KINDS)}"
-        )
-
-
-def _gguf_package() -> Any:
-    try:
-        import gguf
-    except ImportError as error:
-        raise ConfigError(
-            "a GGUF file is read by the package gguf: .venv/bin/pip install -e '.[gguf]'"
-        ) from error
-    return gguf
 
 
 # Keys of config.json, and what stands for those that a file may lack.

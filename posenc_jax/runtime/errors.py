@@ -86,5 +86,5 @@ def missing(error: ModuleNotFoundError) -> str | None:
         return None
     if package in ("models", "configs") or find_spec("models") is None:  # not in the wheel
         return "training and evaluation run from a checkout of the repository"
-    extra = "lm_eval" if package == "lm_eval" else "lab"
+    extra = package if package in ("gguf", "lm_eval") else "lab"
     return f"training and evaluation need {package}: .venv/bin/pip install -e '.[{extra}]'"
