@@ -63,6 +63,11 @@ def pairs_of(text: Text, length: int, trained: int) -> Pairs:
     settings = Questions(text, plan).settings
     assert settings is not None and text.split.chance is not None
     chosen = last_of_two.pairs(settings, length, trained)
+    if not chosen.any():
+        raise ConfigError(
+            f"the text asks for no name that was set twice in windows of {length} tokens: give a "
+            "run on variant=ordered, whose names have older settings"
+        )
     row, question = (index[chosen] for index in np.nonzero(plan.scored()))
     back = settings.back[chosen]
     rows = np.array(text.split.tokens[plan.starts[:, None] + np.arange(length + 1)])

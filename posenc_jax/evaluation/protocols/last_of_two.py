@@ -34,8 +34,6 @@ class LastOfTwo(_settled.Settled):
         plan = self.plan(text, length, span)
         settings = Questions(text, plan).settings
         assert settings is not None
-        if settings.back.shape[1] < 2:
-            return []
         back, apart = settings.back[:, 0], settings.separation
         asked = pairs(settings, length, trained)
         parts = _within(back, apart) if length <= trained else _beyond(back, length)

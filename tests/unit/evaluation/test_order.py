@@ -25,10 +25,12 @@ FACTS = dict(train_length=L, extension="none", scale=None, window=None)
 
 @pytest.fixture(scope="module")
 def text():
-    task = variables.Variables(
-        train_length=L, far=float(FAR), variant="ordered", gaps="octaves", older="0.5,0.5"
-    )
-    drawn = list(task.draw("valid", 600, 0))
+    return text_of(600, variant="ordered", gaps="octaves", older="0.5,0.5")
+
+
+def text_of(documents, **options):
+    task = variables.Variables(train_length=L, far=float(FAR), **options)
+    drawn = list(task.draw("valid", documents, 0))
     longest = task.farthest
     whole = dataclasses.replace(
         split([longest + 1] * len(drawn), np.concatenate([one.answers for one in drawn])),
@@ -150,6 +152,10 @@ def test_a_text_without_settings_has_none_to_order(text):
         with pytest.raises(ConfigError, match="needs a text that sets names"):
             protocols.find(name).readings(plain, WHOLE, None, L)
 
+    once = text_of(20, variant="once")
+    assert protocols.find("last_of_two").readings(once, WHOLE, None, L) == []
+    with pytest.raises(ConfigError, match="no name that was set twice"):
+        knockout.pairs_of(once, WHOLE, L)
 
 @pytest.mark.parametrize(
     ("name", "extension"),
