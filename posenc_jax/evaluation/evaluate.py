@@ -96,7 +96,7 @@ def _evaluate(
         measured += found
         if measured:  # of the lead
             starts = text.starts - text.split.starts[text.document]
-            places = [Places(text.name, text.document, starts)]
+            places = [Places(text.name, text.document, starts, text.longest)]
             recorded, rows = records.write(folder, measured, places, earlier, left_out)
     if stopping():
         raise Stopped(
