@@ -11,9 +11,11 @@ from evaluated import make_run
 from running import EVALUATION, script
 
 from posenc_jax.evaluation import compare
+from posenc_jax.report.diagnosis import rows_of as rows_read
 from posenc_jax.plots import curves
 from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
+from posenc_jax.runs.subject import load_subject
 
 
 def test_half_a_sweep_is_reported(tmp_path):
@@ -101,6 +103,7 @@ def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp
     """The same targets at the same lengths, so a report ranks them and a picture shows both."""
     runs = [tmp_path / f"L{length}" for length in (16, 32)]
     asked = ["--config.lengths=16,32,64", "--config.extensions=none"]
+    assert len(rows_read(load_subject(evaluated), 1, 64)) == 1
     for run in runs:
         call("train.py", run, train_length=int(run.name[1:]), steps=4)
         call("eval_extrapolation.py", run, *asked)
