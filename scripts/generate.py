@@ -1,7 +1,7 @@
 """python scripts/generate.py RUN --prompt=TEXT [--extension=yarn:8] [--tokens=N]
 
 Continues a text with a run and prints it as it is generated. An extension without a scale gets the
-final length (prompt and tokens) over L.
+final length (prompt + N - 1 tokens are read) over L.
 
   python scripts/generate.py runs/rope --prompt="def main(" --tokens=200
   python scripts/generate.py runs/rope --prompt="import" --extension=dynamic_ntk --temperature=0.8

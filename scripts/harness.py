@@ -32,15 +32,20 @@ def main(argv: list[str]) -> int:
         "--include", type=Path, help="a folder with YAML files of tasks of your own"
     )
     parser.add_argument(
-        "--metadata", type=json.loads, help="JSON passed to the tasks, such as RULER's tokenizer"
+        "--metadata",
+        type=json.loads,
+        default={},
+        help="a JSON object passed to the tasks, such as RULER's tokenizer",
     )
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     parser.add_argument("--out", type=Path, help="a file for the results, as JSON")
     options = parser.parse_args(argv[1:])
-    for name in ("max_length", "limit"):
+    for name, least in (("max_length", 2), ("limit", 1)):
         value = getattr(options, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name} must be at least 1")
+        if value is not None and value < least:
+            parser.error(f"--{name} must be at least {least}")
+    if not isinstance(options.metadata, dict):
+        parser.error(f"--metadata must be a JSON object; got {options.metadata}")
     return terminal.code_of(lambda: score(options))
 
 
@@ -55,7 +60,7 @@ def score(options: argparse.Namespace) -> None:
         options.tasks.split(","),
         limit=options.limit,
         include=options.include,
-        metadata=own_tokenizer(options.run) | (options.metadata or {}),
+        metadata=own_tokenizer(options.run) | options.metadata,
     )
     if options.out is not None:
         write_atomically(options.out, harness.as_json(results))

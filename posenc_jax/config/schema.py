@@ -299,8 +299,9 @@ class Evaluation:
     )
     last: int = default(
         0,
-        "K, targets that `same_token` scores per window, at most L / 4; 0: shortest length / 4; "
-        "tokens of a block of `riffle`; 0: L / 4",
+        "K, targets that `same_token` scores per window, at most a quarter of L, or of the "
+        "shortest length if that is longer; 0: shortest length / 4; tokens of a block of `riffle`; "
+        "0: L / 4",
         whole(0, MOST),
     )
     reference: str = default(

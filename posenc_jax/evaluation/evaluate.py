@@ -1,7 +1,7 @@
 """Evaluate checkpoints of a run: each pass reads the text once, finished cells are cached."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import Subject, load_subject, run_config, saved_steps
 from posenc_jax.runtime import devices
-from posenc_jax.runtime.errors import ConfigError, DataError, Stop, Stopped
+from posenc_jax.runtime.errors import ConfigError, DataError, Stopped
 from posenc_jax.runtime.files import locked
 from posenc_jax.runtime.terminal import counted, stop_requests, warn
 
@@ -70,13 +70,7 @@ def _evaluate(
     for step in requested:
         if stopping():
             break
-        try:
-            subject = load_subject(workdir, step)
-        except Stop:
-            if config.distributed or len(requested) == 1 or step in saved_steps(workdir):
-                raise
-            tqdm.write(f"checkpoint {step} is skipped: the run replaced it meanwhile")
-            continue
+        subject = load_subject(workdir, step)
         lengths = lengths_of(config, subject.trained)
         devices.check(config.sequence)
         planning.check_cut(config, subject.plain)
@@ -96,17 +90,14 @@ def _evaluate(
         measured += found
         if measured:  # of the lead
             starts = text.starts - text.split.starts[text.document]
-            places = [Places(text.name, text.document, starts)]
+            places = [Places(text.name, text.document, starts, text.longest)]
             recorded, rows = records.write(folder, measured, places, earlier, left_out)
     if stopping():
         raise Stopped(
             f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
             "same command resumes"
         )
-    if text is None or subject is None:
-        raise Stop(
-            f"the checkpoints of {workdir} were all replaced meanwhile; run the same command again"
-        )
+    assert text is not None and subject is not None
     if not is_lead():
         return Evaluated(text.name, [], [], [], [], [], {})
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
@@ -215,7 +206,7 @@ def measure(
     if len(missing) < len(cells):
         tqdm.write(f"{len(cells) - len(missing)} of {counted(len(cells), 'cell')} cached")
     hidden = not total or None  # None: where there is no terminal
-    with _Bar(total=total, unit="token", unit_scale=True, smoothing=0, disable=hidden) as bar:
+    with tqdm(total=total, unit="token", unit_scale=True, smoothing=0, disable=hidden) as bar:
 
         def before_call() -> None:
             if stopping():
@@ -224,7 +215,7 @@ def measure(
         try:
             for group in passes.values():
                 one, starts, last = group[0], _union(group), max(map(_last_read, group))
-                bar.set_description(_pass_in_words(one.facts))
+                bar.set_description(f"{label(one.facts)} at {one.facts['length']}")
                 reader = reader_of(config, subject, one.text.split.tokens)
                 hooks = before_call, bar.update
                 losses = reader(one.encoding, starts, one.plan.length, last, *hooks)
@@ -237,28 +228,6 @@ def measure(
         for cell in cells
         if (sums := done[cell.key]) is not None
     ]
-
-
-def _pass_in_words(facts: Mapping[str, Any]) -> str:
-    """Label of a pass: `yarn:8 at 512`, `window of 64 at 512`."""
-    name = label(facts)
-    method = f"window of {facts['window']}" if name == "window" else name
-    return f"{method} at {facts['length']}"
-
-
-class _Bar(tqdm):
-    """A progress bar without an estimate for the first tenth, where passes compile."""
-
-    @property
-    def format_dict(self) -> dict[str, Any]:
-        facts = dict(super().format_dict)
-        early = not self.total or self.n < self.total / 10
-        left = "" if early else ", {remaining} left"
-        return facts | {
-            "bar_format": "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tokens [{elapsed}"
-            + left
-            + "]"
-        }
 
 
 class _Stopping(Exception):

@@ -190,7 +190,8 @@ class RunLM(TemplateLM):
         most = self.max_length + spare
         self.cut += sum(len(row) > most for row in rows)
         first = self._first
-        return [first + row[len(first) - most :] if len(row) > most else row for row in rows]
+        room = most - len(first)
+        return [first + row[len(row) - room :] if len(row) > most else row for row in rows]
 
     def _batches(self, lengths: list[int], longest: int) -> Iterator[tuple[np.ndarray, int]]:
         """Rows to read at once and the length to pad them to; a row may be read twice."""

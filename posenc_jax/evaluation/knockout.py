@@ -63,6 +63,11 @@ def pairs_of(text: Text, length: int, trained: int) -> Pairs:
     settings = Questions(text, plan).settings
     assert settings is not None and text.split.chance is not None
     chosen = last_of_two.pairs(settings, length, trained)
+    if not chosen.any():
+        raise ConfigError(
+            f"the text asks for no name that was set twice in windows of {length} tokens: give a "
+            "run on variant=ordered, whose names have older settings"
+        )
     row, question = (index[chosen] for index in np.nonzero(plan.scored()))
     back = settings.back[chosen]
     rows = np.array(text.split.tokens[plan.starts[:, None] + np.arange(length + 1)])
@@ -117,34 +122,25 @@ def measure(
     """Counts of answers with the last value, the older one and others for everything hidden."""
     size = rows_per_call(len(pairs.rows), pairs.rows.shape[1] - 1, 1, tokens_per_call)
     for name, hide in HIDE.items():
-        given = _answers(model, _reader(hide, encoding, pairs), pairs, size)
+        given = _answers(model, encoding, hide, pairs, size)
         last, older = ((given == pairs.answers[:, index]).sum() for index in (0, 1))
         found, order = last_of_two.estimates(len(given), last, older, pairs.chance)
         counts = {"pairs": len(given), "last": int(last), "older": int(older)}
         yield {"hidden": name, **counts, "found": found, "order": order}
 
 
-def _reader(hide: Hide, encoding: Encoding, pairs: Pairs) -> Callable[[np.ndarray], Encoding]:
-    """The encoding of given rows."""
-    key = np.full((len(pairs.rows), pairs.rows.shape[1] - 1), -1, np.int32)
-    unseen = np.zeros(key.shape, bool)
-    hide(pairs, key, unseen)
-    return lambda rows: Hidden(
-        dims=encoding.dims,
-        inner=encoding,
-        key=jnp.asarray(key[rows]),
-        unseen=jnp.asarray(unseen[rows]),
-    )
-
-
 def _answers(
-    model: Any, reader: Callable[[np.ndarray], Encoding], pairs: Pairs, size: int
+    model: Any, encoding: Encoding, hide: Hide, pairs: Pairs, size: int
 ) -> np.ndarray:  # [pairs]
     count = len(pairs.rows)
-    chosen = np.zeros((count, pairs.rows.shape[1] - 1), np.int32)
+    key = np.full((count, pairs.rows.shape[1] - 1), -1, np.int32)
+    unseen, chosen = np.zeros(key.shape, bool), np.zeros(key.shape, np.int32)
+    hide(pairs, key, unseen)
     for first in range(0, count, size):
         batch = np.arange(first, first + size) % count  # one shape for all calls
-        answered = _answered(model, reader(batch), pairs.rows[batch])
+        hidden = jnp.asarray(key[batch]), jnp.asarray(unseen[batch])
+        hiding = Hidden(dims=encoding.dims, inner=encoding, key=hidden[0], unseen=hidden[1])
+        answered = _answered(model, hiding, pairs.rows[batch])
         end = min(first + size, count)
         chosen[first:end] = answered[: end - first]
     return chosen[pairs.row, pairs.question]

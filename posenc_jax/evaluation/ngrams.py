@@ -219,19 +219,19 @@ def _targets(workdir: Path, corpus: Corpus | Mixture, evaluation: str) -> Target
         )
     newest = max(cells, key=lambda facts: (facts["step"], facts["length"]))
     name, split = _split(workdir, corpus, newest)
-    split = windows.in_stretches(split, newest["length"])
     places = next(p for p in record.places if p.evaluation == newest["evaluation"])
+    longest = places.length or newest["length"]
+    split = windows.in_stretches(split, longest)
     starts = split.starts[places.document] + places.start
-    text = Text(split, places.document, starts, newest["length"])
+    text = Text(split, places.document, starts, longest)
     last = newest["last"]
     plan = protocols.find(protocols.HEADLINE).plan(text, text.longest, last)
     if plan is None or text.token_hash(plan) != newest["token_hash"]:
         raise DataError(f"{workdir}: its text changed since it was evaluated; evaluate it again")
-    indices = (starts[:, None] + text.longest + np.arange(1 - last, 1)).reshape(-1)
     return Targets(
         newest["evaluation"],
         split,
-        indices,
+        plan.targets()[plan.scored()],
         np.repeat(starts, last),
         last,
         newest["token_hash"],

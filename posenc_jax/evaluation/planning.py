@@ -75,9 +75,7 @@ def check(config: Evaluation, run: Training) -> None:
     lengths = lengths_of(config, trained_length(run))
     check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
     check_cut(config, plain)
-    _check_windows(
-        methods.methods(config.extensions, plain, lengths[-1] / plain.train_length), lengths[-1]
-    )
+    methods.methods(config.extensions, plain, lengths[-1] / plain.train_length)  # and their options
 
 
 def check_cut(config: Evaluation, encoding: Encoding) -> None:
@@ -142,7 +140,6 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
     requested = methods.methods(
         config.extensions if subject.extensible else "none", subject.plain, largest
     )
-    _check_windows(requested, text.longest)
     _tell_short_scales(requested, largest)
     baseline = [Method("none", None, subject.trained)] if config.window else []
     passes = passes_of(config, subject, text, lengths)
@@ -183,15 +180,6 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
     return cells
 
 
-def _check_windows(requested: list[Method], longest: int) -> None:
-    for method in requested:
-        if method.limit and method.written != method.name and method.limit >= longest:
-            raise ConfigError(
-                f"extension {method.written!r} changes nothing: the longest window read is "
-                f"{longest}; give a smaller size or more multiples"
-            )
-
-
 def _tell_short_scales(requested: list[Method], largest: float) -> None:
     short = [
         composition.with_scale(method.name, method.scale)
@@ -213,7 +201,10 @@ def _encoding(method: Method, subject: Subject, length: int) -> Encoding:
     except ValueError as error:
         raise ValueError(f"{method.name} is skipped: {error}") from error
     if encoding.reach is not None and length > encoding.reach:
-        raise ValueError(_beyond(method, subject, length, encoding.reach))
+        plain = subject.plain
+        name = f"{plain.name} with {method.name}" if method.name != "none" else plain.name
+        reach = f"{name} reaches {encoding.reach} positions"
+        raise ValueError(f"length {length} is skipped: {reach}; {plain.remedy}")
     return encoding
 
 
@@ -267,21 +258,6 @@ def _facts(method: Method, length: int, pass_: Pass) -> dict:
         **{name: reading.facts.get(name) for name in READING_COLUMNS},
         **{name: span if protocol.option == name else None for name in OPTIONS},
     }
-
-
-def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
-    """Explain why a length beyond the reach of an encoding is skipped."""
-    plain = subject.plain
-    ratio = max(1.0, length / plain.train_length)
-    reaching = []
-    for name in extensions.fitting(plain) if subject.extensible else []:
-        if name != "none" and not extensions.records()[name].needs_options:
-            extended = extensions.extend(name, plain, ratio).reach
-            if extended is None or extended >= length:
-                reaching.append(name)
-    remedy = f"use extension {' or '.join(reaching)}" if reaching else plain.remedy
-    name = f"{plain.name} with {method.name}" if method.name != "none" else plain.name
-    return f"length {length} is skipped: {name} reaches {reach} positions; {remedy}"
 
 
 def extended_encoding(

@@ -95,7 +95,7 @@ def rows_of(
     data = EvaluationData(source="text", path=path) if path else EvaluationData()
     config = Evaluation(documents=max(2, documents), windows=1, data=data)
     text = evaluate.choose(config, subject, [length])
-    places = text.starts[:, None] + np.arange(length)
+    places = text.starts[:documents, None] + np.arange(length)
     return with_prefix(text.split.tokens[places].astype("int32"), subject.prefix)
 
 

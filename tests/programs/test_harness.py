@@ -54,6 +54,8 @@ def test_a_task_whose_data_the_hub_does_not_give_ends_in_one_line(whole, tasks, 
 def test_an_unknown_task_and_a_missing_package_are_explained(whole, tasks, monkeypatch):
     words = ["harness.py", whole[0], f"--include={tasks}"]
     assert f"{tasks} has no task yours" in script(*words, "--tasks=mine,yours", code=2)
+    for wrong in ("--metadata=[1]", "--max_length=1"):
+        assert f"{wrong.partition('=')[0]} must be" in script(*words, "--tasks=mine", wrong, code=2)
     monkeypatch.delitem(sys.modules, "posenc_jax.evaluation.harness")
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.delattr("posenc_jax.evaluation.harness")

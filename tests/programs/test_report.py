@@ -7,41 +7,14 @@ import shutil
 
 import pytest
 from curves import rows_of
-from evaluated import make_run
 from running import EVALUATION, script
 
 from posenc_jax.evaluation import compare
 from posenc_jax.plots import curves
+from posenc_jax.report.diagnosis import rows_of as rows_read
 from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
-
-
-def test_half_a_sweep_is_reported(tmp_path):
-    wandb = {"mode": "offline", "project": "p", "group": "", "required": True}
-    make_run(tmp_path / "sweep" / "rope-s0", "rope", 0, wandb=wandb)
-    make_run(tmp_path / "sweep" / "t5-s0", "t5", 0, evaluated=False)
-    out = tmp_path / "out"
-    said = script("report.py", tmp_path / "sweep", f"--out={out}")
-    assert "2 runs, 1 of them evaluated" in said and "t5-s0: not evaluated yet" in said
-    assert "wandb" not in said and not (out / "wandb").exists()
-    assert {"index.html", "same_token.png"} <= {path.name for path in out.iterdir()}
-    captions = (out / "captions.md").read_text()
-    assert "**same_token.png**" in captions and "over seeds, or documents" in captions
-    assert "compare.py pairs them" in captions
-    assert "not a folder" in script("report.py", tmp_path / "nothing", f"--out={out}", code=65)
-
-
-def test_one_bad_run_of_many_is_left_out_and_said(evaluated, tmp_path):
-    run, bad = evaluated, tmp_path / "bad"
-    shutil.copytree(run, bad)
-    (bad / "eval" / "sums.parquet").write_bytes(b"no")
-    out = script("plot_curves.py", run, bad, f"--out={tmp_path}/pictures")
-    assert "warning: skipped: " in out and "sums.parquet" in out and "same_token.png" in out
-    out = script("report.py", run, bad, f"--out={tmp_path}/report")
-    assert "bad: cannot read" in out
-    (bad / "config.json").write_text(json.dumps({"model": 3}))
-    assert "skipped: bad: " in script("report.py", run, bad, f"--out={tmp_path}/report")
-    assert "bad" in script("compare.py", run, bad, code=74)
+from posenc_jax.runs.subject import load_subject
 
 
 def test_a_run_is_called_by_its_folder(evaluated, call, tmp_path):
@@ -95,6 +68,9 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_pa
     call("eval_extrapolation.py", other, *EVALUATION, "--config.windows=1")
     assert "different targets" in script("compare.py", evaluated, other, code=65)
     assert "different targets" in script("plot_curves.py", evaluated, other, code=65)
+    (other / "eval" / "sums.parquet").write_bytes(b"no")
+    out = script("plot_curves.py", evaluated, other, f"--out={tmp_path}/pictures")
+    assert "warning: skipped: " in out and "same_token.png" in out
 
 
 def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp_path):
@@ -126,6 +102,7 @@ def test_a_run_is_diagnosed(evaluated):
         lines = list(csv.DictReader(stream))
     assert len(lines) == 2 * 1 * 2 * 64  # extensions, layers, heads, positions
     assert all(float(line["beyond_L"]) == 0 for line in lines if int(line["position"]) <= 32)
+    assert len(rows_read(load_subject(evaluated), 1, 64)) == 1
     script("diagnose.py", f"{evaluated}@none,window:size=8@64", "--documents=2")
     with (evaluated / "eval" / "diagnose" / "attention.csv").open() as stream:
         beyond = {line["extension"]: float(line["beyond_L"]) for line in csv.DictReader(stream)}

@@ -179,6 +179,7 @@ def test_a_tuple_read_back_from_json_is_no_difference():
         ({"extensions": "yarn:0.5"}, "the scale of yarn must be at least 1"),
         ({"extensions": "dynamic_ntk:2"}, "dynamic_ntk takes no scale"),
         ({"extensions": "abf"}, "'abf' needs the option 'base'"),
+        ({"extensions": "yran,all:3"}, "\n'all' takes no scale; got 'all:3'"),  # two at once
         ({"protocols": "nonoverlapp"}, "unknown protocol 'nonoverlapp'; did you mean"),
         ({"documents": 0}, "documents must be a whole number of at least 2"),
         ({"windows": 0}, "windows must be a whole number of at least 1"),

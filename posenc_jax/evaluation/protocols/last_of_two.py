@@ -5,7 +5,6 @@ setting is replaced by filler. So the share of held pairs that are answered with
 `order`, is that of order alone; a reader without order has 0.5.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from posenc_jax.data import tasks
 from posenc_jax.evaluation.cells import Sums
 from posenc_jax.evaluation.protocols import Reading, _settled
 from posenc_jax.evaluation.protocols._questions import Questions, Settings, doubling, restricted
-from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.evaluation.windows import Plan, Text, gathered
 
 HELD, PAIRS = 0.2, 40  # no order where a smaller share of pairs is held, or fewer
 ONE_PASS = "one-pass"
@@ -34,8 +33,6 @@ class LastOfTwo(_settled.Settled):
         plan = self.plan(text, length, span)
         settings = Questions(text, plan).settings
         assert settings is not None
-        if settings.back.shape[1] < 2:
-            return []
         back, apart = settings.back[:, 0], settings.separation
         asked = pairs(settings, length, trained)
         parts = _within(back, apart) if length <= trained else _beyond(back, length)
@@ -111,54 +108,38 @@ def _reading(text: Text, plan: Plan, settings: Settings, chosen: np.ndarray, par
 
 
 def _three_times(text: Text, plan: Plan, settings: Settings, pairs: np.ndarray) -> Text:
-    """A text of the windows of a plan three times: as they are, then with filler in place of the
+    """A text of the windows of a plan, each three times: as it is, then with filler in place of the
     last setting of every pair, then of the older one."""
     row, place = (index[pairs] for index in np.nonzero(plan.scored()))
-    back, size = settings.back[pairs], plan.length + 1
+    back = settings.back[pairs]
     filler = np.random.default_rng(0).choice(tasks.FILLERS, len(row))
-    at = plan.starts[:, None] + np.arange(size)
-    tokens = np.stack([np.array(text.split.tokens[at])] * 3)  # [3, N, length + 1]
+    places = np.repeat(plan.starts[:, None] + np.arange(plan.length + 1), 3, axis=0)
+    inner = gathered(text, places, np.repeat(plan.document, 3))
+    tokens = inner.split.tokens.reshape(places.shape)
     for version, setting in ((1, 0), (2, 1)):
-        tokens[version, row, place - back[:, setting]] = filler
-    starts = np.arange(3 * len(at) + 1) * size
-
-    def thrice(column: np.ndarray | None) -> np.ndarray | None:
-        return None if column is None else np.tile(column[at].ravel(), 3)
-
-    split = dataclasses.replace(
-        text.split,
-        tokens=tokens.ravel(),
-        starts=starts,
-        bytes_of=thrice(text.split.bytes_of),
-        answers=thrice(text.split.answers),
-        digests=np.zeros(len(starts) - 1, np.uint64),
-        gaps=None,
-        groups=None,
-    )
-    document = np.arange(len(starts) - 1)
-    own = {"document": document, "starts": starts[:-1], "longest": plan.length}
-    return dataclasses.replace(text, split=split, **own)
+        tokens[3 * row + version, place - back[:, setting]] = filler
+    return inner
 
 
 def _paired(one: Reading, inner: Text, *, held: bool) -> Reading:
     """A reading of the text that has every window three times, scored where it is unchanged."""
-    plan, windows = one.plan, len(one.plan.starts)
-    kept = np.zeros((3 * windows, plan.length), bool)
-    kept[:windows] = plan.scored()
+    plan = one.plan
+    kept = np.zeros((3 * len(plan.starts), plan.length), bool)
+    kept[0::3] = plan.scored()
     right = one.text.split.tokens[plan.targets()[plan.scored()]]
 
     def counts(chosen: np.ndarray) -> np.ndarray:  # [3N, last] -> bool
-        asked = kept[:windows, plan.length - chosen.shape[1] :]
-        without_last, without_older = chosen[windows:][:windows][asked], chosen[-windows:][asked]
+        asked = kept[0::3, plan.length - chosen.shape[1] :]
+        without_last, without_older = chosen[1::3][asked], chosen[2::3][asked]
         assert one.older is not None
         found = np.zeros(chosen.shape, bool)
-        found[:windows][asked] = (without_last == one.older[:, 0]) & (without_older == right)
+        found[0::3][asked] = (without_last == one.older[:, 0]) & (without_older == right)
         return found
 
     thrice = plan._replace(
         starts=inner.starts,
-        document=np.tile(plan.document, 3),
-        first=np.tile(plan.first, 3),
+        document=np.repeat(plan.document, 3),
+        first=np.repeat(plan.first, 3),
         kept=kept,
     )
     return one._replace(text=inner, plan=thrice, counts=counts if held else None)

@@ -73,13 +73,13 @@ class Order(LastTargets):
             for cell in cells
             if tuple(cell.facts[name] for name in ("protocol", "extension", "window")) == plain
         ]
-        lengths = sorted({cell.facts["length"] for cell in chosen})
-        if not chosen or len({cell.facts["run"] for cell in chosen}) > 1:
-            return None
         lines = {}
-        for length in lengths:
+        for length in sorted({cell.facts["length"] for cell in chosen}):
             parts = {c.facts["part"]: c.sums for c in chosen if c.facts["length"] == length}
-            lines[f"{length:,} tokens"] = _lines(parts)
+            if "whole" in parts:  # not of an interrupted evaluation
+                lines[f"{length:,} tokens"] = _lines(parts)
+        if not lines or len({cell.facts["run"] for cell in chosen}) > 1:
+            return None
         return Panels(
             f"{self.name}: {self.title}",
             "unchanged context (tokens)",

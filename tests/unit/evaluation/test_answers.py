@@ -169,6 +169,12 @@ def test_a_run_is_measured_by_parts_and_its_table_says_so(measure, tmp_path):
     (whole,) = (row for row in rows if (row["protocol"], row["part"]) == ("order", "whole"))
     (same,) = (r for r in rows if (r["method"], r["protocol"], r["length"]) == SAME)
     assert whole["nll"] == pytest.approx(same["nll"])
+    picture = protocols.find("order").picture
+    changed = [c for c in cells if c.facts["part"].endswith("-4")]
+    stopped = [c._replace(facts=c.facts | {"length": 4 * L}) for c in changed]
+    panels = picture(cells + stopped)  # of an interrupted evaluation, without `whole` there
+    assert panels is not None and list(panels.lines) == [f"{L} tokens"]
+    assert picture(stopped) is None
     out = table.table(cells, records.rows(cells))
     for line in ("ceiling", "a guess is right in 0.250", "shuffled-4", "share of answers"):
         assert line in out

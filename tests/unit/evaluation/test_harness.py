@@ -213,7 +213,7 @@ def test_cut_contexts_are_counted_and_lose_their_first_tokens(make_lm, score, co
     assert texts[0] == bytes(expected).decode(errors="replace")
 
 
-def test_every_row_begins_with_the_prefix(make_lm, score):
+def test_every_row_begins_with_the_prefix(make_lm, score, continue_greedily):
     """A long context that is cut, and the later windows of a text, which begin anew."""
     lm, long = make_lm(L, prefix=ord("?")), letters(3 * L)
     assert lm.tok_encode("ab") == [ord("?"), *b"ab"] and lm.eot_token_id == ord("?")
@@ -224,6 +224,9 @@ def test_every_row_begins_with_the_prefix(make_lm, score):
     first, second = long[: L - 1], long[L - 1 : 2 * L - 2]
     expected = score(lm, "?", first)[0] + score(lm, "?" + first[-1], second)[0]
     assert rolled == pytest.approx(expected, rel=1e-5)
+    options = {"until": [], "max_gen_toks": L - 1}  # no room for more than the prefix
+    (text,) = lm.generate_until(requests("generate_until", (long, options)))
+    assert text == bytes(continue_greedily(lm, "?", L - 1)).decode(errors="replace")
 
 
 def test_what_leaves_no_room_for_a_context_is_refused(make_lm):

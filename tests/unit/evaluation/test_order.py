@@ -25,10 +25,12 @@ FACTS = dict(train_length=L, extension="none", scale=None, window=None)
 
 @pytest.fixture(scope="module")
 def text():
-    task = variables.Variables(
-        train_length=L, far=float(FAR), variant="ordered", gaps="octaves", older="0.5,0.5"
-    )
-    drawn = list(task.draw("valid", 600, 0))
+    return text_of(600, variant="ordered", gaps="octaves", older="0.5,0.5")
+
+
+def text_of(documents, **options):
+    task = variables.Variables(train_length=L, far=float(FAR), **options)
+    drawn = list(task.draw("valid", documents, 0))
     longest = task.farthest
     whole = dataclasses.replace(
         split([longest + 1] * len(drawn), np.concatenate([one.answers for one in drawn])),
@@ -131,9 +133,10 @@ def test_a_pair_is_read_again_without_either_of_its_settings(text):
     whole = {one.part: one for one in protocols.find("last_of_two").readings(text, WHOLE, None, L)}
     one = whole["beyond"]
     rows = one.text.split.tokens[one.plan.starts[:, None] + np.arange(WHOLE + 1)]
-    as_is, without_last, without_older = np.split(rows.astype(int), 3)
-    row, place = np.nonzero(one.plan.scored())
-    assert row.max() < len(as_is)
+    as_is, without_last, without_older = (rows[n::3].astype(int) for n in range(3))
+    scored = one.plan.scored()
+    assert not scored[1::3].any() and not scored[2::3].any()
+    row, place = np.nonzero(scored[0::3])
     for changed, kept in ((without_last, 0), (without_older, -1)):
         for number, at in zip(row, place, strict=True):
             own = (as_is[number, :at] - SET) // VALUES == as_is[number, at] - ASK
@@ -149,6 +152,10 @@ def test_a_text_without_settings_has_none_to_order(text):
     for name in ("found", "last_of_two"):
         with pytest.raises(ConfigError, match="needs a text that sets names"):
             protocols.find(name).readings(plain, WHOLE, None, L)
+    once = text_of(20, variant="once")
+    assert protocols.find("last_of_two").readings(once, WHOLE, None, L) == []
+    with pytest.raises(ConfigError, match="no name that was set twice"):
+        knockout.pairs_of(once, WHOLE, L)
 
 
 @pytest.mark.parametrize(

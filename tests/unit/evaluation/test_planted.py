@@ -4,16 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from llamas import LLAMA, drawn, write
 from measuring import split, text
 from sizes import L
 
-import posenc_jax
 from posenc_jax.config import Evaluation
-from posenc_jax.data import tokenizer
 from posenc_jax.evaluation import losses, protocols, records, table, windows
 from posenc_jax.evaluation.protocols import planted
-from posenc_jax.pretrained.adopt import adopt
 from posenc_jax.runtime.errors import ConfigError
 
 LENGTH = 512
@@ -214,39 +210,6 @@ def test_short_windows_are_refused_and_few_questions_warned_of():
     assert "asks 31 questions" in planted.protocol.warning(31, None)
     assert planted.protocol.warning(32, None) is None
     assert protocols.find("planted").wanted(None) == 32
-
-
-@pytest.mark.slow
-def test_an_adopted_model_is_asked_in_its_own_tokens(tmp_path):
-    sentences = [
-        planted.SENTENCE.format(name, value) * 4
-        for name in planted.NAMES
-        for value in planted.VALUES
-    ]
-    config = LLAMA | {"vocab_size": 600}
-    folder = write(tmp_path / "llama", drawn(config=config), config)
-    (folder / "tokenizer.json").write_text(tokenizer.train_bpe(sentences, 590).to_str())
-    adopt(folder, tmp_path / "run")
-    for number in range(3):
-        said = " ".join(str(n) for n in range(number, number + 400))
-        (tmp_path / f"{number}.txt").write_text(said)
-    rows = posenc_jax.evaluate(
-        tmp_path / "run",
-        {
-            "data.source": "text",
-            "data.path": f"{tmp_path}/*.txt",
-            "name": "words",
-            "lengths": "256",
-            "protocols": "planted",
-            "extensions": "none,ntk:2,self_extend:group=2",
-            "window": False,
-            "wandb.mode": "disabled",
-        },
-    )
-    assert {row["method"] for row in rows} == {"none", "ntk:2", "self_extend:group=2"}
-    assert {row["part"] for row in rows} == {"0", "1-8", "1-32", "3-8", "3-32"}
-    assert all(np.isfinite(row["nll"]) and row["accuracy"] is not None for row in rows)
-    assert (tmp_path / "run" / "plots" / "planted-words.png").is_file()
 
 
 def test_long_sentences_do_not_overlap():
