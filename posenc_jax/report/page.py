@@ -75,11 +75,7 @@ def draw_pictures(
     results = answers.collect(data)
     if results is not None and not results.gaps.empty:
         values, names, parts = answers.grid(results)
-        best = next(name for name in names if not name.endswith(", oracle"))
-        claim = (
-            f"{best} answers most at {results.longest:,} tokens, trained at L = {results.trained:,}"
-        )
-        drawn["gap"] = by_gap(values, names, parts, results.trained, claim)
+        drawn["gap"] = by_gap(values, names, parts, results.trained, answers.claim(results))
     if (ordered := answers.ordered(data)) is not None:
         drawn[ORDER] = answers.picture_of_order(*ordered)
     captions_of = {}

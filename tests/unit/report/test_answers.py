@@ -42,15 +42,12 @@ def test_the_map_leaves_out_methods_that_change_nothing():
     assert grid(plain, cell("rope-a", "yarn:1", 0.9, by_gap=(0.9, 0.9)))[1] == ["RoPE"]
 
 
-def test_methods_equal_to_the_window_share_its_row():
-    values, names, _ = grid(
-        cell("rope-a", "none", 0.25, by_gap=(0.9, 0.2)),
-        cell("rope-a", "streaming", 0.3, by_gap=(0.7, 0.25)),
-        cell("rope-a", "logn", 0.35, by_gap=(1.0, 0.3)),
-        cell("rope-a", "window", 0.3, by_gap=(1.0, 0.2)),
-    )
-    assert names == ["RoPE with log-n", "RoPE", "windows of L (mean), streaming"]
-    assert values[-1].tolist() == [1.0, 0.2]
+def test_the_map_claims_no_oracle_and_no_baseline_as_the_best():
+    methods = {"none": 0.25, "streaming": 0.35, "yarn:8": 0.32, "window": 0.33}
+    cells = [cell("rope-a", *each, by_gap=(1.0, each[1])) for each in methods.items()]
+    results = answers.collect(gathered(*cells, cell("rope-b", "none", 0.9, trained=LONG)))
+    assert answers.grid(results)[1][:2] == ["RoPE, oracle", "RoPE, streaming"]
+    assert answers.claim(results).startswith("RoPE with YaRN by 8 answers most at 512 tokens")
 
 
 def test_a_cell_of_few_answers_shows_no_share():
