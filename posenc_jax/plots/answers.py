@@ -97,8 +97,9 @@ def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
             axes.plot(centre, place, linestyle="", label=label, **look)
     axes.set_yticks(range(len(methods)), [method.name for method in methods])
     axes.set(xlim=(-0.03, 1.03), ylim=(len(methods) - 0.4, -0.6), xlabel="share of questions")
-    first = methods[0].name if methods else "no method"
-    title = f"At {longest:,} tokens {first} keeps order best; dotted: without order"
+    known = methods and methods[0].order is not None
+    claim = f" {methods[0].name} keeps order best" if known else ""
+    title = f"At {longest:,} tokens{claim}; dotted: without order"
     style.finish(figure, axes, title, below=True)
     return figure
 

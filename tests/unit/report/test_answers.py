@@ -134,13 +134,17 @@ def test_methods_are_listed_by_order_beyond_L_with_what_they_find(questions):
 
 
 def test_the_picture_has_what_is_found_and_its_order_with_intervals_over_seeds(questions):
-    (axes,) = answers.picture_of_order(*answers.ordered(questions)).axes
+    figure = answers.picture_of_order(*answers.ordered(questions))
+    (axes,) = figure.axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["NoPE", "RoPE with YaRN by 8", "RoPE"]  # the window finds nothing
     marks = {(int(one.get_ydata()[0]), round(one.get_xdata()[0], 6)) for one in axes.lines[1:]}
     assert marks == {(0, 1.0), (0, 0.8), (1, 0.9), (1, 0.7), (2, 0.5)}
     low, high = axes.collections[-2].get_paths()[0].vertices[:, 0]
     assert (low, high) == (pytest.approx(0.7 - 0.2484, abs=1e-3), pytest.approx(0.9484, abs=1e-3))
+    assert "NoPE keeps order best" in figure.get_suptitle()
+    unordered = [row for row in answers.ordered(questions)[0] if not len(row.order)]
+    assert "best" not in answers.picture_of_order(unordered, LONG).get_suptitle()
 
 
 def test_a_page_says_what_found_and_order_are(questions):
