@@ -123,13 +123,14 @@ def on_what(data: ReportData, *scored: str) -> str:
     for run in runs:
         seeds.setdefault(run.group, set()).add(run.seed)
     sizes = {(run.config.model.layers, run.config.model.width): None for run in runs}
+    steps = sorted({run.config.steps for run in runs if not run.is_adopted})
     facts = [
         "L = " + _list(f"{length:,}" for length in sorted({run.trained for run in runs})),
         _list(f"{counted(layers, 'layer')} of width {width}" for layers, width in sizes),
-        _list(counted(steps, "step") for steps in sorted({run.config.steps for run in runs})),
+        *([_list(counted(n, "step") for n in steps)] if steps else []),
         _list(counted(n, "seed") for n in sorted({len(s) for s in seeds.values()})) + " a group",
         "trained on "
-        + _list(dict.fromkeys((run.data or "unknown").partition(": ")[2] for run in runs)),
+        + _list(dict.fromkeys(run.data.partition(": ")[2] or "unknown" for run in runs)),
         *(["scored: " + _list(longest.unique())] if len(longest) else []),
     ]
     return f"{counted(len(runs), 'run')}; {'; '.join(facts)}."

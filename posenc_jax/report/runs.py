@@ -77,6 +77,11 @@ class Run:
         return self.config.train_length
 
     @property
+    def is_adopted(self) -> bool:
+        """A pretrained model, whose training is unknown."""
+        return self.config.data.source.kind() == "unknown"
+
+    @property
     def seed(self) -> int:
         return self.config.seed
 

@@ -267,10 +267,12 @@ def _falls(data: ReportData) -> Block:
 
 
 def costs(data: ReportData) -> Section | None:
-    """Steps, speed and memory of every group, as its runs logged them."""
+    """Steps, speed and memory of every group that was trained here, as its runs logged them."""
     rows = []
     for group in data.groups:
         runs = [run for run in data.runs if run.group == group]
+        if runs[0].is_adopted:
+            continue
         fields = runs[0].config
         logged = ([value for run in runs for _, value in run.learned[name]] for name in SPEED)
         speed, memory = (float(np.median(values)) if values else np.nan for values in logged)

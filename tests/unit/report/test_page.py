@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from evaluated import LENGTHS, make_run
 
 from posenc_jax.display import rounded
 from posenc_jax.evaluation import protocols
-from posenc_jax.report import page
+from posenc_jax.report import page, sections
 from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
 
@@ -123,6 +124,15 @@ def test_nothing_evaluated_is_a_page_too(tmp_path):
     data = read_runs([tmp_path])
     text = page.write_page(data, rankings(data.runs), tmp_path / "page").read_text()
     assert "1 run, 0 of them evaluated" in text and "train.py --config=x.py" in text
+
+
+def test_an_adopted_model_has_no_steps_and_no_cost(tmp_path):
+    """Its training is one step of an unknown text in its configuration."""
+    folder = make_run(tmp_path / "rope-s0", "rope", 0, steps=1, data={"source": "unknown"})
+    (folder / "status.json").write_text(json.dumps({"state": "done", "step": 1}))
+    data = read_runs([tmp_path])
+    assert "; 1 seed a group; trained on unknown; scored: " in page.on_what(data, "same_token")
+    assert "step" not in page.on_what(data) and sections.costs(data) is None
 
 
 def test_without_loss_and_retrieval_the_page_opens_with_the_number_of_runs(swept, tmp_path):
