@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def write_page(
     page = PAGES.get_template("page.html").render(
         data=data,
         inert=inert,
-        notes=[*data.notes, *ranks.notes],
+        notes=list(dict.fromkeys([*data.notes, *ranks.notes])),
         headline=found or "Length extrapolation",
         condition=condition or evaluated(data),
         measured=on_what(data, protocols.HEADLINE, "answers"),
@@ -157,9 +158,13 @@ def report(
     """
     data = read_runs(runs, evaluation)
     ranks = rankings(data.runs)
-    of_text = read_runs(text) if text else data
-    shown = overview.first(data, ranks, of_text, rankings(of_text.runs) if text else ranks)
-    for note in (*data.notes, *ranks.notes):
+    of_text, ranks_of_text = data, ranks
+    if text:
+        of_text = read_runs(text)
+        ranks_of_text = rankings(of_text.runs)
+        data = replace(data, notes=[*data.notes, *of_text.notes, *ranks_of_text.notes])
+    shown = overview.first(data, ranks, of_text, ranks_of_text)
+    for note in dict.fromkeys([*data.notes, *ranks.notes]):
         warn(note)
     path = write_page(data, ranks, out, shown)
     with style.printed(form):

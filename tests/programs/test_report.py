@@ -20,9 +20,11 @@ def test_half_a_sweep_is_reported(tmp_path):
     wandb = {"mode": "offline", "project": "p", "group": "", "required": True}
     make_run(tmp_path / "sweep" / "rope-s0", "rope", 0, wandb=wandb)
     make_run(tmp_path / "sweep" / "t5-s0", "t5", 0, evaluated=False)
+    make_run(tmp_path / "texts" / "fox-s0", "fox", 0, evaluated=False)
     out = tmp_path / "out"
-    said = script("report.py", tmp_path / "sweep", f"--out={out}")
+    said = script("report.py", tmp_path / "sweep", "--text", tmp_path / "texts", f"--out={out}")
     assert "2 runs, 1 of them evaluated" in said and "t5-s0: not evaluated yet" in said
+    assert "fox-s0: not evaluated yet" in said and "fox-s0" in (out / "index.html").read_text()
     assert "wandb" not in said and not (out / "wandb").exists()
     assert {"index.html", "same_token.png"} <= {path.name for path in out.iterdir()}
     captions = (out / "captions.md").read_text()
