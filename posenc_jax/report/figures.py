@@ -77,9 +77,8 @@ def yardsticks(data: ReportData, points: Frame) -> Frame:
 def ngram_lines(data: ReportData, points: Frame) -> list[Line]:
     """A grey line for the loss of each n-gram on the same targets, best first."""
     lengths = sorted(points.length.unique())
-    rows = [row for row in yardsticks(data, points).itertuples() if row.bpb is not None]
-    rows = sorted(rows, key=lambda row: row.bpb)
-    return [curves.yardstick(lengths, row.bpb, row.name) for row in rows]
+    rows = yardsticks(data, points).dropna(subset="bpb").sort_values("bpb")
+    return [curves.yardstick(lengths, row.bpb, row.name) for row in rows.itertuples()]
 
 
 def with_method(name: str, method: str) -> str:
