@@ -169,7 +169,7 @@ def test_a_run_is_measured_by_parts_and_its_table_says_so(measure, tmp_path):
     (whole,) = (row for row in rows if (row["protocol"], row["part"]) == ("order", "whole"))
     (same,) = (r for r in rows if (r["method"], r["protocol"], r["length"]) == SAME)
     assert whole["nll"] == pytest.approx(same["nll"])
-    out = table.table(cells, records.rows(cells))
+    out = table.table(records.rows(cells))
     for line in ("ceiling", "a guess is right in 0.250", "shuffled-4", "share of answers"):
         assert line in out
 
