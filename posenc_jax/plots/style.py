@@ -182,7 +182,7 @@ def written(name: str) -> str:
     if name in FOLLOWING:
         kind, _, static = name.partition("_")
         return f"{kind} {written(static)}"
-    known, mark, more = name.partition(",")  # "rope, tuned"
+    known, mark, more = name.partition(",")  # "rope, oracle"
     if known in ENCODINGS or known in EXTENSIONS:
         known = NAMES.get(known, known.replace("_", " "))
     return f"{known}{mark}{more}"

@@ -208,9 +208,9 @@ def test_spaced_places_keep_their_order_and_stay_inside(places):
 
 
 def test_names_are_those_of_papers():
-    assert [style.written(name) for name in ("kerple_log", "dynamic_ntk", "rope, tuned")] == [
+    assert [style.written(name) for name in ("kerple_log", "dynamic_ntk", "rope, oracle")] == [
         "KERPLE log",
         "dynamic NTK",
-        "RoPE, tuned",
+        "RoPE, oracle",
     ]
     assert style.written("my_own run") == "my_own run"

@@ -200,12 +200,12 @@ def test_trial_runs_appear_in_the_table_of_rates_only(tuned):
 
 def test_shipped_and_tuned_rates_of_a_scheme_are_both_listed(tuned, tmp_path):
     shipped = tmp_path / "zoo"
-    make_run(shipped / "rope-s0", "rope", 0, data={"source": "stdlib", "choose_fraction": 0.0})
+    make_run(shipped / "rope-s0", "rope", 0, learning_rate=1e-3)
     for config in tuned.glob("*/config.json"):
         fields = json.loads(config.read_text())
         config.write_text(json.dumps(fields | {"data": fields["data"] | {"choose_fraction": 0.1}}))
     data = read_runs([tuned, shipped])
-    assert {run.group for run in data.runs} == {"rope", "rope, tuned"}
+    assert {run.group for run in data.runs} == {"rope", "rope-learning_rate=0.003"}
 
 
 def test_a_damaged_table_of_rates_is_a_note(tuned):
