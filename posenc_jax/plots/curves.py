@@ -29,7 +29,7 @@ TITLE = 64  # letters on a line of a title
 BANDS = 3  # most readable bands; the intervals of more lines are bars
 
 
-@style.styled
+@style.styled()
 def chart(
     lines: Sequence[Line],
     *,
@@ -107,7 +107,7 @@ class View(NamedTuple):
     limits: tuple[float, float]  # of the vertical axis
 
 
-@style.styled
+@style.styled()
 def named(*views: View) -> "Figure":
     """Panels of lines with their last values and names at their ends, and L marked."""
     inches = max(3.0, 0.17 * max(len(view.lines) for view in views))  # of an axis
@@ -160,7 +160,7 @@ def last_value(line: Line) -> str:
     return rounded(line.y[-1], band)
 
 
-@style.styled
+@style.styled()
 def pointed(figure: "Figure", views: Sequence[View]) -> "Figure":
     """Add a value at each point of the lines, which a page shows under the pointer."""
     for axes, view in zip(figure.axes, views, strict=True):
@@ -355,7 +355,7 @@ def _yardsticks(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) ->
     return [yardstick(lengths, values[counted, order], name)]
 
 
-@style.styled
+@style.styled()
 def by_scale(rows: Sequence[dict]) -> "Figure | None":
     """One panel per extension with several scales, one line per scale."""
     rows = [r for r in rows if r["protocol"] == protocols.HEADLINE and r["nll"] is not None]
@@ -393,7 +393,7 @@ def scale_looks(count: int) -> list[dict[str, Any]]:
     return [dict(color=style.EXTENSIONS["none"][0], marker="o"), *marks]
 
 
-@style.styled
+@style.styled()
 def side_by_side(panels: Panels) -> "Figure":
     """Panels with a rule at zero."""
     figure, every = style.panels(1, len(panels.lines), sharey=True)

@@ -42,7 +42,7 @@ def wavelengths(rope: RoPE, scale: float) -> "Figure":
     return spectrum(ropes, rope.train_length, {f"{scale:g} L": scale * rope.train_length})
 
 
-@style.styled
+@style.styled()
 def spectrum(
     ropes: Mapping[str, RoPE], trained: int, lengths: Mapping[str, float] | None = None
 ) -> "Figure":
@@ -75,7 +75,7 @@ def spectrum(
     return figure
 
 
-@style.styled
+@style.styled()
 def biases(encodings: Mapping[str, Encoding], length: int) -> "Figure":
     """Bias of every head against distance; one panel per title and encoding."""
     across = min(3, len(encodings))
@@ -99,7 +99,7 @@ def biases(encodings: Mapping[str, Encoding], length: int) -> "Figure":
     return figure
 
 
-@style.styled
+@style.styled()
 def remapped(length: int, trained: int) -> "Figure":
     """Distance at which each query of a row sees each key, under every remapping extension, on one
     scale of colours."""
@@ -123,7 +123,7 @@ def remapped(length: int, trained: int) -> "Figure":
     return figure
 
 
-@style.styled
+@style.styled()
 def gates(kept: np.ndarray, letters: Sequence[str], name: str) -> "Figure":
     """Share of the past that each token keeps, by layer and head; letters name the tokens."""
     layers, heads, length = kept.shape
@@ -142,7 +142,7 @@ def gates(kept: np.ndarray, letters: Sequence[str], name: str) -> "Figure":
     return figure
 
 
-@style.styled
+@style.styled()
 def bias(curves: Mapping[int, np.ndarray], trained: int, layer: str = "") -> "Figure":
     """Bias of every head against distance, in windows of several lengths: [H, length] each.
 
@@ -167,7 +167,7 @@ def bias(curves: Mapping[int, np.ndarray], trained: int, layer: str = "") -> "Fi
     return figure
 
 
-@style.styled
+@style.styled()
 def attention(by_method: Mapping[str, Any], trained: int) -> "Figure":
     """Attention beyond L, on token 0 and its entropy by query and method: means over heads,
     and of the head that gives token 0 most.
