@@ -17,7 +17,6 @@ class Layer(NamedTuple):
     encoding: Encoding
     phase: Phase | None
     tokens: Tokens  # with the features that the encoding reads
-    x: jax.Array  # [B, T, D], its input
     read: jax.Array  # [B, T, D], the input of its attention, normalised
     queries: Callable[[jax.Array], jax.Array]  # of an input of attention: [B, H, T, K], unrotated
     keys: Callable[[jax.Array], jax.Array]  # [B, G, T, K], unrotated

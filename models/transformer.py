@@ -277,7 +277,6 @@ class Transformer(nnx.Module):
                 layer,
                 phase,
                 row.replace(features=layer.read(read)),
-                x,
                 read,
                 partial(block.attention.queries, batch=batch),
                 partial(block.attention.keys, batch=batch),

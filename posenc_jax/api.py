@@ -102,7 +102,7 @@ def evaluate_run(
     if not is_lead():
         return None
     chosen = chosen or config.protocols != Evaluation.protocols
-    say(table.table(evaluated.cells, evaluated.rows, "" if chosen else protocols.HEADLINE))
+    say(table.table(evaluated.rows, "" if chosen else protocols.HEADLINE))
     say(table.without_null(evaluated.rows) or "")
     file = workdir / "eval" / "curves.csv"
     say("\n".join(map(str, [file, *pictures])))

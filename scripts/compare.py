@@ -32,8 +32,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--evaluation", default="", help="its name; default: the evaluation of held-out text"
     )
-    forms = ("text", *display.FORMS)
-    parser.add_argument("--format", choices=forms, default="text", help="default: text")
+    parser.add_argument("--format", choices=display.FORMS, default="text", help="default: text")
     options = parser.parse_args(argv[1:])
 
     def show() -> None:

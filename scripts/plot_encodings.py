@@ -1,11 +1,9 @@
 """python scripts/plot_encodings.py [RUN ...] [--out=report/encodings] [--length=128] [--scale=8]
 
-Plots the encodings: RoPE's scores by distance, its wavelengths before and after each extension, the
-biases of ALiBi, T5, Kerple, FIRE and Sandwich by head, the similarity of the vectors of additive
-encodings, the distances that extensions remap, the windows and chunks of hybrid layers, and forget
-gates over a text. Encodings are untrained, and titles mark random values; a RUN shows its trained
-encoding instead, with gates over held-out text. A RUN with an additive encoding also shows the
-shares of content and position in the scores and keys of its first layer.
+Plots the encodings: RoPE's wavelengths before and after each extension, every bias by head and
+distance, the distances that extensions remap, and forget gates over a text. Encodings are
+untrained, and titles mark random values; a RUN shows its trained encoding instead, with gates over
+held-out text.
 """
 
 import argparse

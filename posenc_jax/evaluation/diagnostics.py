@@ -11,7 +11,6 @@ import models
 from posenc_jax.attention import attention as attend_heads
 from posenc_jax.encoding import Encoding, KeySum
 from posenc_jax.layers import bearer, holds_state
-from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.schemes.rope import RoPE
 
 
@@ -32,30 +31,6 @@ def bias_by_distance(encoding: Encoding, length: int) -> np.ndarray | None:  # [
     positions = jnp.arange(length)
     bias = encoding.bias(positions[-1:], positions)
     return None if bias is None else np.asarray(bias, np.float64)[..., 0, ::-1]
-
-
-def score_bound(rope: RoPE, distances: np.ndarray) -> np.ndarray:
-    """Bound on the score at each distance, relative to distance 0 (Su et al., 2021, section 3.4.3).
-
-    It is the mean modulus of the partial sums of exp(i d theta_j).
-    """
-    angles = np.asarray(distances, np.float64)[:, None] * np.asarray(rope.freq, np.float64)
-    partial = np.abs(np.cumsum(np.exp(1j * angles), axis=1)).mean(axis=1)
-    return partial / (np.arange(angles.shape[1]) + 1).mean()
-
-
-def score_of_equals(rope: RoPE, distances: np.ndarray) -> np.ndarray:
-    """q . k / |q|^2 where q and k are the same vector of equal entries before rotation."""
-    angles = np.asarray(distances, np.float64)[..., None] * np.asarray(rope.freq, np.float64)
-    return np.cos(angles).mean(axis=-1)
-
-
-def similarity(encoding: Encoding, length: int) -> np.ndarray:  # [length, length]
-    """Cosine similarity of the vectors that an additive encoding adds at two positions."""
-    zeros = jnp.zeros((1, length, encoding.dims.width))
-    added = np.asarray(encoding.embed(zeros, jnp.arange(length))[0], np.float64)
-    added /= np.linalg.norm(added, axis=1, keepdims=True)
-    return added @ added.T
 
 
 class Attention(NamedTuple):
@@ -146,46 +121,3 @@ def _gate(layer: models.Layer) -> jax.Array:  # [H, T]
     total, rest = (sums[0] for sums in gated.sums(layer.tokens))  # [T, H]
     steps = jnp.diff(total, axis=0, prepend=0.0) + jnp.diff(rest, axis=0, prepend=0.0)
     return jnp.exp(steps).T
-
-
-def terms(model, encoding: Encoding, tokens: np.ndarray) -> dict[str, np.ndarray]:
-    """Spread of the four terms of the first layer's scores, q . k / sqrt(K): [H] each.
-
-    The terms are the products of (x + p_m) W_q . (x + p_n) W_k, where x is the token and p its
-    position, both divided by the same norm, so that they add up to the scores. The spread is the
-    standard deviation over the causal keys of a query, as constants do not change attention.
-    """
-    config = model.config
-    linear = config.biases == "none" and not config.qk_norm and config.latent_dim is None
-    if (config.norm, config.norm_place) != ("rms", "pre") or not linear:
-        raise ConfigError(
-            "the four terms need a model with norm='rms', norm_place='pre', biases='none', "
-            "qk_norm=False and no latent_dim"
-        )
-    length = tokens.shape[1]
-    layer = next(iter(model.layers(jnp.asarray(tokens), encoding)))
-    position = encoding.embed(jnp.zeros_like(layer.x), jnp.arange(length))
-    # RMSNorm multiplies every entry by a factor, which depends on content and position together.
-    factor = layer.read / layer.x
-    inputs = {"content": (layer.x - position) * factor, "position": position * factor}
-    queries = {name: layer.queries(term) for name, term in inputs.items()}
-    keys = {name: layer.keys(term) for name, term in inputs.items()}
-    heads, size = config.heads, config.head_size
-    causal = np.tril(np.ones((length, length), bool))
-    spreads = {}
-    for q_name, q in queries.items():
-        for k_name, k in keys.items():
-            k = jnp.repeat(k, heads // k.shape[1], axis=1)
-            scores = np.asarray(jnp.einsum("bhqk,bhsk->bhqs", q, k)) / size**0.5
-            spreads[f"{q_name}-{k_name}"] = _spread(scores, causal)
-    squares = {name: np.asarray(jnp.sum(k**2, axis=(0, 2, 3))) for name, k in keys.items()}
-    share = squares["position"] / (squares["position"] + squares["content"])
-    return spreads | {"position in the keys": np.repeat(share, heads // len(share))}
-
-
-def _spread(scores: np.ndarray, visible: np.ndarray) -> np.ndarray:  # [B, H, T, T] -> [H]
-    """Standard deviation over the keys visible to a query, root mean square over queries."""
-    count = visible.sum(axis=1)
-    mean = np.where(visible, scores, 0).sum(axis=-1) / count
-    squares = np.where(visible, (scores - mean[..., None]) ** 2, 0).sum(axis=-1) / count
-    return np.sqrt(squares[..., 1:].mean(axis=(0, 2)))

@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 
 from posenc_jax.display import NONE, Table, decimal, prose, text
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.cells import BASELINES, FRESH, is_baseline, label
+from posenc_jax.evaluation.cells import BASELINES, FRESH, label
 from posenc_jax.evaluation.protocols import Protocol
-from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, Units, paired
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, Units
 from posenc_jax.runtime.terminal import counted
 
 Shown = Callable[[dict | None], str]  # a row in a table; None: the method lacks it
@@ -25,25 +24,21 @@ def over(row: dict) -> Units:
     return Units(row["units"], row["unit"])
 
 
-def table(cells: Sequence[Measured], rows: Sequence[dict], only: str = "") -> str:
-    """Tables of all protocols in an evaluation, or of one, with lengths or parts as columns.
-
-    Each cell has a row of curves.csv.
-    """
-    pairs = [pair for pair in zip(rows, cells, strict=True) if only in ("", pair[0]["protocol"])]
+def table(rows: Sequence[dict], only: str = "") -> str:
+    """Tables of all protocols in the rows of an evaluation, or of one, with lengths or parts as
+    columns."""
     blocks: list[str] = []
     for step in dict.fromkeys(row["step"] for row in rows):
         for protocol in protocols.shown():
             wanted = (protocol.name, step)
-            chosen = [pair for pair in pairs if (pair[0]["protocol"], pair[0]["step"]) == wanted]
-            if chosen:
+            chosen = [row for row in rows if (row["protocol"], row["step"]) == wanted]
+            if chosen and only in ("", protocol.name):
                 blocks += _blocks(protocol, chosen)
     return "\n\n".join(blocks)
 
 
-def _blocks(protocol: Protocol, chosen: Sequence[tuple[dict, Measured]]) -> list[str]:
+def _blocks(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
     """The tables of a protocol and step."""
-    rows = [row for row, _ in chosen]
     longest = max(rows, key=lambda row: row["length"])
     run = f"{longest['run']}, step {longest['step']}, {longest['evaluation']}"
     title = f"{run}: {protocol.name}, {protocol.title}"
@@ -59,8 +54,7 @@ def _blocks(protocol: Protocol, chosen: Sequence[tuple[dict, Measured]]) -> list
     title += f"; {counts(longest)}"
     if protocol.value == "accuracy":
         return [_answers(title, rows, lengths)]
-    best = {n: _best([pair for pair in chosen if pair[0]["length"] == n]) for n in lengths}
-    return [_losses(title, rows, best), *_gains(protocol, rows, lengths[-1])]
+    return [_losses(title, rows, lengths), *_gains(protocol, rows, lengths[-1])]
 
 
 def without_null(rows: Sequence[dict]) -> str | None:
@@ -94,21 +88,16 @@ def _by_method(
     return Table(caption, ["", *map(str, columns)], body)
 
 
-def _losses(title: str, rows: Sequence[dict], best: dict[int, list[str]]) -> str:
+def _losses(title: str, rows: Sequence[dict], lengths: Sequence[int]) -> str:
     """Perplexity against length, above the gain over the null."""
 
     def perplexity(row: dict | None) -> str:
         if row is None:
             return NONE
-        if row["ppl"] is None:
-            return row["flag"]
-        return f"{'*' if label(row) in best[row['length']] else ''}{decimal(row['ppl'])}"
+        return row["flag"] if row["ppl"] is None else decimal(row["ppl"])
 
-    caption = (
-        f"{title}\nperplexity, and gain over null in bits per byte | nats per token; * best, and "
-        f"significantly better than the next (95%, {FEWEST_DOCUMENTS} documents or more)"
-    )
-    return text(_by_method(caption, rows, "length", list(best), (perplexity, _gain)))
+    caption = f"{title}\nperplexity, and gain over null in bits per byte | nats per token"
+    return text(_by_method(caption, rows, "length", lengths, (perplexity, _gain)))
 
 
 def _gain(row: dict | None) -> str:
@@ -178,17 +167,3 @@ def _accuracy(row: dict | None) -> str:
 
 def _bits(row: dict | None) -> str:
     return decimal(None if row is None or row["nll"] is None else row["nll"] / math.log(2))
-
-
-def _best(chosen: Sequence[tuple[dict, Measured]]) -> list[str]:
-    """Labels of the lowest loss at a length, if it is significantly below the next."""
-    finite = sorted(
-        ((row, cell) for row, cell in chosen if row["nll"] is not None and not is_baseline(row)),
-        key=lambda pair: pair[0]["nll"],
-    )
-    lowest = [label(row) for row, _ in finite if row["nll"] == finite[0][0]["nll"]]
-    if len(lowest) == len(finite):
-        return []
-    cell, other = finite[0][1], finite[len(lowest)][1]  # several methods may be one cell
-    sums, kind = cell.sums, cell.facts["unit"]
-    return lowest if paired(sums.nats, other.sums.nats, sums.tokens, kind).clear else []

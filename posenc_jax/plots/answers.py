@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NARROW = 22  # letters per line of a name beside the map, in a paper's column
 
 
-@style.styled
+@style.styled()
 def by_gap(
     grid: np.ndarray, methods: Sequence[str], parts: Sequence[str], trained: int, title: str = ""
 ) -> "Figure":
@@ -76,7 +76,7 @@ class Found(NamedTuple):
     order: Interval | None  # None: it finds too little to be ordered
 
 
-@style.styled
+@style.styled()
 def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
     """Two marks per method, its name on the left; a line where a reader has no order."""
     figure, (axes,) = style.panels(1, 1, (6.4, 0.9 + 0.28 * len(methods)), tall=True)
@@ -97,13 +97,14 @@ def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
             axes.plot(centre, place, linestyle="", label=label, **look)
     axes.set_yticks(range(len(methods)), [method.name for method in methods])
     axes.set(xlim=(-0.03, 1.03), ylim=(len(methods) - 0.4, -0.6), xlabel="share of questions")
-    first = methods[0].name if methods else "no method"
-    title = f"At {longest:,} tokens {first} keeps order best; dotted: without order"
+    known = methods and methods[0].order is not None
+    claim = f" {methods[0].name} keeps order best" if known else ""
+    title = f"At {longest:,} tokens{claim}; dotted: without order"
     style.finish(figure, axes, title, below=True)
     return figure
 
 
-@style.styled
+@style.styled()
 def knocked_out(orders: Mapping[str, Mapping[str, float | None]]) -> "Figure":
     """A bar per method and hidden thing, from 0.5, where a reader has no order."""
     hidden = list(dict.fromkeys(name for own in orders.values() for name in own))

@@ -29,7 +29,7 @@ TITLE = 64  # letters on a line of a title
 BANDS = 3  # most readable bands; the intervals of more lines are bars
 
 
-@style.styled
+@style.styled()
 def chart(
     lines: Sequence[Line],
     *,
@@ -43,13 +43,11 @@ def chart(
     size: tuple[float, float] | None = None,
     below: bool = False,
 ) -> "Figure":
-    """Lines with their seeds, as dots or thin lines, and their bands; baselines in the colours of
-    their groups get one entry in the legend.
+    """Lines with their seeds, as dots or thin lines, and their bands.
 
     `lengths` makes the horizontal axis one of tokens.
     """
     figure, (axes,) = style.panels(1, 1, size)
-    lines = [*lines, *baselines(lines)]
     if lengths:
         over_tokens(axes, lines, trained, lengths)
     else:
@@ -109,7 +107,7 @@ class View(NamedTuple):
     limits: tuple[float, float]  # of the vertical axis
 
 
-@style.styled
+@style.styled()
 def named(*views: View) -> "Figure":
     """Panels of lines with their last values and names at their ends, and L marked."""
     inches = max(3.0, 0.17 * max(len(view.lines) for view in views))  # of an axis
@@ -162,7 +160,7 @@ def last_value(line: Line) -> str:
     return rounded(line.y[-1], band)
 
 
-@style.styled
+@style.styled()
 def pointed(figure: "Figure", views: Sequence[View]) -> "Figure":
     """Add a value at each point of the lines, which a page shows under the pointer."""
     for axes, view in zip(figure.axes, views, strict=True):
@@ -181,8 +179,7 @@ CEILING = Line("ceiling: all that a window holds", [], [], style.CEILING)
 ORDERLESS = Line("no order: one of the settings seen", [], [], style.ORDERLESS)
 NULL = Line("null: nothing beyond L", [], [], style.NULL)
 FRESH = Line("fresh: a row of the last L tokens", [], [], style.FRESH)  # null of the headline
-WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
-STREAMING = Line("streaming: the first tokens and a window", [], [], style.STREAMING)
+STREAMING = "streaming: the first tokens and a window"
 
 
 def null_of(protocol: str) -> Line:
@@ -196,14 +193,6 @@ def gram(order: int, counted: int | None = None) -> str:
 def yardstick(lengths: Sequence[int], value: float, name: str) -> Line:
     """Line of an n-gram on the same targets, constant over context length."""
     return Line(name, lengths, [value] * len(lengths), style.YARDSTICK)
-
-
-def baselines(lines: Sequence[Line]) -> list[Line]:
-    """Legend entries of the baselines, whose lines have the colours of their groups."""
-    dashes = [line.look.get("linestyle") for line in lines]
-    named = {line.name for line in lines}
-    missing = [entry for entry in (NULL, FRESH, WINDOW, STREAMING) if entry.name not in named]
-    return [entry for entry in missing if entry.look["linestyle"] in dashes]
 
 
 def draw(
@@ -366,7 +355,7 @@ def _yardsticks(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) ->
     return [yardstick(lengths, values[counted, order], name)]
 
 
-@style.styled
+@style.styled()
 def by_scale(rows: Sequence[dict]) -> "Figure | None":
     """One panel per extension with several scales, one line per scale."""
     rows = [r for r in rows if r["protocol"] == protocols.HEADLINE and r["nll"] is not None]
@@ -404,7 +393,7 @@ def scale_looks(count: int) -> list[dict[str, Any]]:
     return [dict(color=style.EXTENSIONS["none"][0], marker="o"), *marks]
 
 
-@style.styled
+@style.styled()
 def side_by_side(panels: Panels) -> "Figure":
     """Panels with a rule at zero."""
     figure, every = style.panels(1, len(panels.lines), sharey=True)
@@ -493,7 +482,7 @@ def _style(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> tuple[s
         name = f"window: the last {row['window']} tokens"
         look |= dict(color="0.45", marker="", linestyle="-.", linewidth=1.2)
     elif is_baseline(row):
-        name, look = STREAMING.name, look | style.STREAMING | dict(color="0.45", marker="")
+        name, look = STREAMING, look | style.STREAMING | dict(color="0.45", marker="")
     runs = list(dict.fromkeys(r["run"] for r in rows))
     encoding_of = {r["run"]: r["encoding"] for r in rows}
     same = [run for run in runs if encoding_of[run] == row["encoding"]]
@@ -521,7 +510,7 @@ def _null_lines(curves: Sequence[Sequence[dict]], value: str, entry: Line) -> li
             y = [_null(row, value) for row in beyond]
             look = entry.look | {"color": style.look_of(curve[0]["encoding"])[0]}
             x = [row["length"] for row in beyond]
-            lines.append(Line("null", x, y, look, listed=False))
+            lines.append(Line(entry.name, x, y, look, listed=not lines))
     if len({curve[0]["run"] for curve in curves}) == 1:
         return [entry._replace(x=line.x, y=line.y) for line in lines]
     return lines

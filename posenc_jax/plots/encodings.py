@@ -1,5 +1,4 @@
-"""Pictures of encodings: bounds, spectra, biases, similarities, windows, gates, score terms, and
-attention beyond L."""
+"""Pictures of encodings: spectra, biases, remapped distances, gates, and attention beyond L."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ from posenc_jax.display import Line
 from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.evaluation import diagnostics
 from posenc_jax.evaluation.statistics import smooth
-from posenc_jax.layers import chunk_of
 from posenc_jax.plots import style
 from posenc_jax.plots.curves import draw_lines, over_tokens
 from posenc_jax.runtime.terminal import counted
@@ -21,8 +19,6 @@ from posenc_jax.schemes.rope import RoPE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CONTEXTS = (100, 1_000, 10_000)
-CELLS = 200  # of a heat map, along each side
 LOWEST = -40.0  # lowest bias shown; weights below it are negligible
 DISTANCE = "distance (tokens)"
 
@@ -33,75 +29,6 @@ def title(encoding: Encoding, run: str | None) -> str:
         return f"{encoding.name} of {run}"
     trained = any(jax.tree.leaves(trained_mask(encoding)))
     return f"{encoding.name}: random initial values" if trained else encoding.name
-
-
-@style.styled
-def heat_maps(
-    maps: Mapping[str, np.ndarray],  # title -> [rows, columns]
-    *,
-    limits: tuple[float, float] | None = None,
-    label: str = "",
-    x: str = "",
-    y: str = "",
-    spans: Mapping[str, float] | None = None,
-    across: int | None = None,
-    title: str = "",
-) -> "Figure":
-    """Matrices on one colour scale, `across` in a row; NaN stays empty.
-
-    Limits on both sides of zero get a scale with white at zero. `spans` has the extent of both axes
-    of a square matrix, by title.
-    """
-    values = np.concatenate([np.ravel(matrix) for matrix in maps.values()])
-    low, high = limits or (float(np.nanmin(values)), float(np.nanmax(values)))
-    across = len(maps) if across is None else across
-    down = -(-len(maps) // across)
-    figure, panels = style.panels(down, across, (4.2 * across, 3.8 * down))
-    figure.set_layout_engine("compressed", h_pad=0.08)  # keeps panels square
-    image: Any = None
-    for axes, (name, matrix) in zip(panels, maps.items(), strict=False):
-        axes.grid(False)
-        end = (spans or {}).get(name)
-        image = axes.imshow(
-            matrix,
-            extent=None if end is None else (0, end, end, 0),
-            cmap="RdBu_r" if low < 0 < high else "viridis",
-            vmin=low,
-            vmax=high,
-            aspect="equal",
-        )
-        axes.set(title=name, xlabel=x, ylabel=y)
-        if end is not None:
-            axes.set_xlim(-0.02 * end, end)  # keeps the first keys clear of the axis
-    figure.colorbar(image, ax=panels, shrink=0.8, label=label)
-    figure.suptitle(title)
-    return figure
-
-
-@style.styled
-def wavelength_bounds(rope: RoPE) -> "Figure":
-    """Bound on the score, against distance."""
-    figure, panels = style.panels(1, len(CONTEXTS))
-    for axes, context in zip(panels, CONTEXTS, strict=True):
-        distances = np.unique(np.linspace(0, context, min(context + 1, 2_000)).round())
-        axes.plot(distances, diagnostics.score_bound(rope, distances), color=_ROPE)
-        axes.set(title=f"context of {context:,}", xlabel=DISTANCE, ylim=(0, 1.05))
-    panels[0].set_ylabel("largest score, relative to distance 0")
-    figure.suptitle(f"RoPE: bound on the score, {_words(rope)}")
-    return figure
-
-
-def distances(rope: RoPE) -> "Figure":
-    """Score of two equal vectors, by their positions."""
-    maps, spans = {}, {}
-    for context in CONTEXTS:
-        places = np.linspace(0, context - 1, min(CELLS, context))
-        scores = diagnostics.score_of_equals(rope, places[:, None] - places[None, :])
-        name = f"context of {context:,}"
-        maps[name] = np.where(places[:, None] >= places[None, :], scores, np.nan)
-        spans[name] = context
-    title = f"RoPE: score of two equal vectors, {_words(rope)}"
-    return heat_maps(maps, limits=(-1, 1), spans=spans, x="key", y="query", title=title)
 
 
 def wavelengths(rope: RoPE, scale: float) -> "Figure":
@@ -115,7 +42,7 @@ def wavelengths(rope: RoPE, scale: float) -> "Figure":
     return spectrum(ropes, rope.train_length, {f"{scale:g} L": scale * rope.train_length})
 
 
-@style.styled
+@style.styled()
 def spectrum(
     ropes: Mapping[str, RoPE], trained: int, lengths: Mapping[str, float] | None = None
 ) -> "Figure":
@@ -148,7 +75,7 @@ def spectrum(
     return figure
 
 
-@style.styled
+@style.styled()
 def biases(encodings: Mapping[str, Encoding], length: int) -> "Figure":
     """Bias of every head against distance; one panel per title and encoding."""
     across = min(3, len(encodings))
@@ -172,66 +99,31 @@ def biases(encodings: Mapping[str, Encoding], length: int) -> "Figure":
     return figure
 
 
-def similarities(encodings: Mapping[str, Encoding], length: int) -> "Figure":
-    """Cosine similarity of the vectors that additive encodings add at two positions, by title."""
-    maps = {
-        title: diagnostics.similarity(encoding, min(length, encoding.reach or length))
-        for title, encoding in encodings.items()
-    }
-    title = "cosine similarity of the vectors added at two positions"
-    return heat_maps(maps, limits=(-1, 1), x="position", y="position", title=title)
-
-
+@style.styled()
 def remapped(length: int, trained: int) -> "Figure":
-    """Distance at which each query of a row sees each key, under every remapping extension."""
+    """Distance at which each query of a row sees each key, under every remapping extension, on one
+    scale of colours."""
     records = extensions.records()
     names = [name for name, record in records.items() if record.kind.name == "distance"]
     tables = {name: extensions.distances(name, length, trained) for name in names}
-    maps = {name: np.where(table < 0, np.nan, table) for name, table in tables.items()}
-    spans = dict.fromkeys(maps, length)
-    title = f"distance at which RoPE sees a key, L = {trained:,}; white: not visible"
-    return heat_maps(maps, spans=spans, across=3, x="key", y="query", label="tokens", title=title)
-
-
-@style.styled
-def windows(encodings: Mapping[str, Encoding], layers: int, length: int) -> "Figure":
-    """Tokens back that each layer sees; one panel per title and encoding, one bar per layer."""
-    size = (4.4 * len(encodings), 1.6 + 0.26 * layers)
-    figure, panels = style.panels(1, len(encodings), size)
-    for axes, (title, encoding) in zip(panels, encodings.items(), strict=True):
-        named = set()
-        for index in range(layers):
-            layer = encoding.layer(index)
-            window = layer.narrowed()
-            span, hatch = _sight(layer)
-            name = f"{layer.name}, {span}"
-            axes.barh(
-                index,
-                length if window is None else min(window, length),
-                color=style.look_of(layer.name)[0],
-                hatch=hatch,
-                edgecolor="white",
-                label=None if name in named else name,
-            )
-            named.add(name)
-        axes.axvline(encoding.train_length, color="0.6", linestyle=":")
-        axes.set(title=title, xlabel="tokens back", ylabel="layer", xlim=(0, length))
-        axes.set_yticks(range(layers))
-        axes.invert_yaxis()
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-    figure.suptitle("most tokens back that a layer sees; dotted: L")
+    most = max(table.max() for table in tables.values())
+    across = 3
+    down = -(-len(tables) // across)
+    figure, panels = style.panels(down, across, (4.2 * across, 3.8 * down))
+    figure.set_layout_engine("compressed", h_pad=0.08)  # keeps panels square
+    image: Any = None
+    for axes, (name, table) in zip(panels, tables.items(), strict=False):
+        axes.grid(False)
+        seen = np.where(table < 0, np.nan, table)
+        image = axes.imshow(seen, extent=(0, length, length, 0), vmin=0, vmax=most)
+        axes.set(title=name, xlabel="key", ylabel="query")
+        axes.set_xlim(-0.02 * length, length)  # keeps the first keys clear of the axis
+    figure.colorbar(image, ax=panels, shrink=0.8, label="tokens")
+    figure.suptitle(f"distance at which RoPE sees a key, L = {trained:,}; white: not visible")
     return figure
 
 
-def _sight(encoding: Encoding) -> tuple[str, str | None]:
-    """The keys that a layer sees, in words, and the hatch of its bar."""
-    window = encoding.narrowed()
-    if window is None:
-        return "everything", "//"
-    return ("its chunk", "..") if window == chunk_of(encoding) else ("a window", None)
-
-
-@style.styled
+@style.styled()
 def gates(kept: np.ndarray, letters: Sequence[str], name: str) -> "Figure":
     """Share of the past that each token keeps, by layer and head; letters name the tokens."""
     layers, heads, length = kept.shape
@@ -250,28 +142,7 @@ def gates(kept: np.ndarray, letters: Sequence[str], name: str) -> "Figure":
     return figure
 
 
-@style.styled
-def terms(values: Mapping[str, np.ndarray], name: str) -> "Figure":
-    """The four terms of the first layer's scores, and the share of position in its keys."""
-    figure, (left, right) = style.panels(1, 2, (9, 3.8))
-    products = [key for key in values if "-" in key]
-    heads = np.arange(len(values[products[0]]))
-    for rank, key in enumerate(products):
-        colour = ("#000000", "#D55E00", "#E69F00", "#0072B2")[rank]
-        left.bar(heads + 0.2 * (rank - 1.5), values[key], 0.18, label=key, color=colour)
-    left.set_ylabel("standard deviation over the keys of a query")
-    left.set_ylim(0, 1.3 * max(values[key].max() for key in products))
-    left.legend(ncols=2)
-    right.bar(heads, values["position in the keys"], color=_ROPE)
-    right.set(ylabel="share of position in the keys", ylim=(0, 1))
-    for axes in (left, right):
-        axes.set_xticks(heads)
-        axes.set_xlabel("head of the first layer")
-    figure.suptitle(f"{name}: terms of the scores, named query-key")
-    return figure
-
-
-@style.styled
+@style.styled()
 def bias(curves: Mapping[int, np.ndarray], trained: int, layer: str = "") -> "Figure":
     """Bias of every head against distance, in windows of several lengths: [H, length] each.
 
@@ -296,7 +167,7 @@ def bias(curves: Mapping[int, np.ndarray], trained: int, layer: str = "") -> "Fi
     return figure
 
 
-@style.styled
+@style.styled()
 def attention(by_method: Mapping[str, Any], trained: int) -> "Figure":
     """Attention beyond L, on token 0 and its entropy by query and method: means over heads,
     and of the head that gives token 0 most.
@@ -332,9 +203,6 @@ def attention(by_method: Mapping[str, Any], trained: int) -> "Figure":
         row[0].set_ylabel(words)
     style.finish(figure, rows[-1][-1])
     return figure
-
-
-_ROPE = style.ENCODINGS["rope"][0]
 
 
 def _words(rope: RoPE) -> str:

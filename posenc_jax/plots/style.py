@@ -1,17 +1,16 @@
 """The house style: sizes, colours, marks, axes and file formats of pictures."""
 
 import colorsys
-import functools
 import io
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -121,21 +120,15 @@ RC: Any = {
     "pdf.fonttype": 42,  # letters, not outlines, as publishers require
     "svg.hashsalt": "posenc-jax",  # makes the text of a picture reproducible
 }
-Parameters = ParamSpec("Parameters")
-Answer = TypeVar("Answer")
 
 
-def styled(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Run a function that draws with matplotlib in the house style."""
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw with matplotlib in the house style."""
+    import matplotlib
 
-    @functools.wraps(function)
-    def inside(*args: Parameters.args, **options: Parameters.kwargs) -> Answer:
-        import matplotlib
-
-        with matplotlib.rc_context(RC):
-            return function(*args, **options)
-
-    return inside
+    with matplotlib.rc_context(RC):
+        yield
 
 
 class Form(NamedTuple):
@@ -182,7 +175,7 @@ def written(name: str) -> str:
     if name in FOLLOWING:
         kind, _, static = name.partition("_")
         return f"{kind} {written(static)}"
-    known, mark, more = name.partition(",")  # "rope, tuned"
+    known, mark, more = name.partition(",")  # "rope, oracle"
     if known in ENCODINGS or known in EXTENSIONS:
         known = NAMES.get(known, known.replace("_", " "))
     return f"{known}{mark}{more}"
@@ -354,7 +347,7 @@ def formed(path: Path) -> Path:
     return path.with_suffix(f".{_form.get().format}")
 
 
-@styled
+@styled()
 def save(figure: "Figure", path: Path) -> Path:
     """Save a picture in the current format and return its path, whose suffix may change."""
     path = formed(path)
@@ -366,7 +359,7 @@ def save(figure: "Figure", path: Path) -> Path:
 VALUE = "value:"  # of the address of a point, which becomes its attribute data-value
 
 
-@styled
+@styled()
 def svg(figure: "Figure", name: str, title: str) -> str:
     """Return a figure as an svg element whose ids begin with the name."""
     stream = io.StringIO()

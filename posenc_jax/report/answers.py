@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from posenc_jax.display import Table, decimal
+from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots.answers import Found, Interval, found_and_order
 from posenc_jax.report import figures
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 ADMITTED = 0.8  # share of the range from chance to ceiling that an oracle must reach
 FEWEST_ANSWERS = 20  # per cell of the map; with fewer the accuracy is too uncertain
 FINDS = 0.1  # found beyond L from which a method is drawn
-SEES_NO_FURTHER = 0.08  # largest difference beyond L from the accuracy of the window of L
 
 
 class Answers(NamedTuple):
@@ -108,8 +108,7 @@ def admitted(results: Answers) -> str:
 def grid(results: Answers) -> tuple[np.ndarray, list[str], list[str]]:
     """Accuracy by method and distance to the answer, with the names of rows and columns.
 
-    Rows are ordered by accuracy at the longest length. One row is the mean of all windows of L; it
-    also covers extensions that see no further.
+    Rows are ordered by accuracy at the longest length. One row is the mean of all windows of L.
     """
     parts = sorted(results.gaps.part.unique(), key=lambda part: int(part.partition("-")[0]))
     means = results.gaps.groupby(["group", "method", "part"]).accuracy.mean()
@@ -124,32 +123,33 @@ def grid(results: Answers) -> tuple[np.ndarray, list[str], list[str]]:
     pairs = [pair for pair in oracles if pair[1] == "none"]
     pairs += [p for p in others if p[1] == "none" or p[1] != "window" and p in kept]
     windows = [rows[pair] for pair in others if pair[1] == "window"]
-    window = tuple(np.mean(windows, axis=0)) if windows else ()
-    beyond = [int(part.partition("-")[0]) > results.trained for part in parts]
-    near = {p for p in pairs if p[1] != "none" and windows and any(beyond)}
-    near = {p for p in near if _close(rows[p], window, beyond)}
-    pairs = [p for p in pairs if p not in near]
     names = [figures.with_method(results.names[group], method) for group, method in pairs]
+    values = [rows[pair] for pair in pairs]
     if windows:
-        names.append(", ".join(["windows of L (mean)", *sorted({method for _, method in near})]))
-    values = np.array([*(rows[pair] for pair in pairs), *([window] if windows else [])])
+        names.append("windows of L (mean)")
+        values.append(tuple(np.mean(windows, axis=0)))
     orderless = results.gaps.groupby("part").orderless.mean()
     if orderless.notna().any():
         names.append("no order: one of the settings seen")
-        values = np.vstack([values, [orderless.get(part, np.nan) for part in parts]])
+        values.append(tuple(orderless.get(part, np.nan) for part in parts))
     unknown = parts_with_few_answers(results.gaps)
     return np.where([part in unknown for part in parts], np.nan, values), names, parts
+
+
+def claim(results: Answers) -> str:
+    """The best method at the longest length, apart from oracles and baselines."""
+    ranked = [p for p in results.best if p[0] not in results.oracles and p[1] not in BASELINES]
+    if not ranked:
+        return ""
+    group, method = ranked[0]
+    name = figures.with_method(results.names[group], method)
+    return f"{name} answers most at {results.longest:,} tokens, trained at L = {results.trained:,}"
 
 
 def parts_with_few_answers(points: Frame) -> set[str]:
     """Parts with too few answers to show an accuracy."""
     counts = points.groupby("part").answers.max()
     return {str(part) for part in counts.index[counts < FEWEST_ANSWERS]}
-
-
-def _close(row: tuple, window: tuple, chosen: list[bool]) -> bool:
-    distance = np.abs(np.subtract(row, window))[chosen]
-    return bool(np.all(distance < SEES_NO_FURTHER))
 
 
 class Ordered(NamedTuple):

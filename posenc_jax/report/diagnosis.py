@@ -173,13 +173,8 @@ def _write(path: Path, header: str, lines: Iterable[Sequence[Any]]) -> Path:
 
 
 ROTARY = "rope"
-BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
-ADDITIVE = ("sinusoidal", "learned")
-LAYERED = "hybrid"
 GATED = "fox"
 GATE_TOKENS = 80  # for which gates are drawn
-UNTRAINED_LAYERS = 8  # of untrained layered encodings
-TERM_ROWS = 16  # of held-out text
 MOST_ALONG_MAP = 512  # tokens along a map of distances; with more the first few would be invisible
 TEXT = b"The quick brown fox jumps over the lazy dog. The dog sleeps, and the fox is gone"
 
@@ -197,29 +192,24 @@ class Portraits:
                 raise ConfigError(
                     f"{folder}: a second run with {name!r}; give one run per encoding"
                 )
-            if name not in (ROTARY, *BIASES, *ADDITIVE, LAYERED, GATED):
-                terminal.warn(f"{folder}: {name!r} has no picture")
             if name == ROTARY and rope is not None and np.ndim(rope.inv_freq) > 1:
                 raise ConfigError(
                     f"{folder}: its frequencies differ by head or layer; only shared ones can be "
                     "drawn"
                 )
             self.runs[name] = folder, subject
+            if name not in (ROTARY, GATED) and not self.has_bias(name):
+                terminal.warn(f"{folder}: {name!r} has no picture")
 
     def draw(self, out: Path, scale: float) -> list[Path]:
         """Draw all pictures; return the files written."""
-        trained = self.dims.train_length
-        rope, far = self.of(ROTARY), int(scale * trained)
+        rope, far = self.of(ROTARY), int(scale * self.dims.train_length)
         assert isinstance(rope, RoPE)
         longest = min(max(far, 8), MOST_ALONG_MAP)
         figures = {
-            "rope_reach": pictures.wavelength_bounds(rope),
-            "rope_distances": pictures.distances(rope),
             "rope_wavelengths": pictures.wavelengths(rope, scale),
-            "biases": pictures.biases(self.titled(*BIASES), far),
-            "similarity": pictures.similarities(self.titled(*ADDITIVE), trained),
+            "biases": pictures.biases(self.titled(*filter(self.has_bias, schemes.names())), far),
             "remapped": pictures.remapped(longest, max(8, round(longest / scale))),
-            "windows": pictures.windows(*self.layered(), 2 * trained),
         }
         if overrides(self.of(GATED), "read"):
             (title,) = self.titled(GATED)
@@ -227,19 +217,17 @@ class Portraits:
         else:
             folder, _ = self.runs[GATED]
             terminal.warn(f"{folder}: gates without content have no picture")
-        for name in (name for name in ADDITIVE if name in self.runs):
-            figures[f"terms_{name}"] = pictures.terms(self.terms(name), str(self.runs[name][0]))
         return [style.save(figure, out / f"{name}.png") for name, figure in figures.items()]
 
     def of(self, name: str) -> Encoding:
         """An encoding; of a run that has one per layer, that of the first layer."""
         if name not in self.runs:
             return schemes.build(name, self.dims, key=jax.random.key(0))
-        plain = self.runs[name][1].plain
-        if name == LAYERED:
-            return plain
-        first = plain.layer(0)
+        first = self.runs[name][1].plain.layer(0)
         return diagnostics.rotary(first) or first
+
+    def has_bias(self, name: str) -> bool:
+        return diagnostics.bias_by_distance(self.of(name), 2) is not None
 
     def titled(self, *names: str) -> dict[str, Encoding]:
         """Encodings by title; a title names the run that trained them."""
@@ -252,36 +240,15 @@ class Portraits:
             encodings[pictures.title(encoding, run)] = encoding
         return encodings
 
-    def layered(self) -> tuple[dict[str, Encoding], int]:
-        """Encodings whose layers differ, by title, and the number of layers to draw."""
-        encodings = self.titled(LAYERED)
-        if LAYERED in self.runs:
-            return encodings, self.runs[LAYERED][1].parts.model.config.layers
-        encodings["hybrid:chunked"] = schemes.build(LAYERED, self.dims, chunked=True)
-        return encodings, UNTRAINED_LAYERS
-
     def gates(self) -> tuple[np.ndarray, list[str]]:
         """Forget gates over a text, and its tokens as text."""
         if GATED not in self.runs:
             return _untrained_gates(self.dims)
         _, subject = self.runs[GATED]
-        row = self._rows(subject)[0, :GATE_TOKENS]
+        row = rows_of(subject, 1, subject.trained)[0, :GATE_TOKENS]
         decode = subject.tokenizer.decode
         letters = [repr(decode([token]))[1:-1] for token in row]
         return diagnostics.gates(subject.parts.model, subject.parts.encoding, row), letters
-
-    def terms(self, name: str) -> dict[str, np.ndarray]:
-        """Print and return the shares of content and position in the first layer of a run."""
-        folder, subject = self.runs[name]
-        parts = subject.parts
-        shares = diagnostics.terms(parts.model, parts.encoding, self._rows(subject))
-        terminal.say(f"{folder}, first layer, by head")
-        for key, values in shares.items():
-            terminal.say(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
-        return shares
-
-    def _rows(self, subject: Subject) -> np.ndarray:
-        return rows_of(subject, TERM_ROWS, subject.trained)
 
 
 def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:

@@ -77,9 +77,8 @@ def yardsticks(data: ReportData, points: Frame) -> Frame:
 def ngram_lines(data: ReportData, points: Frame) -> list[Line]:
     """A grey line for the loss of each n-gram on the same targets, best first."""
     lengths = sorted(points.length.unique())
-    rows = [row for row in yardsticks(data, points).itertuples() if row.bpb is not None]
-    rows = sorted(rows, key=lambda row: row.bpb)
-    return [curves.yardstick(lengths, row.bpb, row.name) for row in rows]
+    rows = yardsticks(data, points).dropna(subset="bpb").sort_values("bpb")
+    return [curves.yardstick(lengths, row.bpb, row.name) for row in rows.itertuples()]
 
 
 def with_method(name: str, method: str) -> str:
@@ -117,13 +116,9 @@ def counts_in_words(points: Frame) -> str:
     return "; ".join(longest.unique()[:3])
 
 
-SIZE = (6.2, 4.9)  # inches; half of a wide window, all of a narrow one
-
-
 class Chart(NamedTuple):
-    """A figure with a button that saves it as PNG; the name must be unique on the page."""
+    """A figure and its title."""
 
-    name: str
     title: str
     svg: str
 
@@ -158,26 +153,8 @@ class Section(NamedTuple):
 
 
 def chart(figure: "Figure", name: str, title: str) -> Chart:
-    return Chart(name, title, style.svg(figure, name, title))
-
-
-def chart_with_table(
-    drawn: Sequence[Line],
-    name: str,
-    title: str,
-    y: str,
-    when: Mapping[str, str] = {},
-    *,
-    every: int = 1,
-    **options: Any,
-) -> Block:
-    """A chart of lines and a table of their values at every `every`-th place of the horizontal
-    axis; its CSV has all places."""
-    if not any(line.x for line in drawn):
-        return Block(when, text="nothing to show yet")
-    drawing = curves.chart(drawn, y=y, size=SIZE, below=True, **options)
-    table = table_of(drawn, y, every)
-    return Block(when, "", "", [chart(drawing, name, title)], table, file_of(name, drawn))
+    """The name must be unique on the page."""
+    return Chart(title, style.svg(figure, name, title))
 
 
 def table_of(drawn: Sequence[Line], words: str, every: int = 1) -> Table:

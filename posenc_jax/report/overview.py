@@ -41,18 +41,14 @@ class Panel(NamedTuple):
     ranks: Sequence[Rank]  # at the longest length, best first
     names: Mapping[str, str]  # of groups
     chance: float  # accuracy of a guess
+    trained_of: Mapping[str, int]  # L of groups
+    windows: Mapping[str, float]  # loss or accuracy of the window of L there, by group
 
     @property
     def ties(self) -> str:
         """Those that tie with the best, in words."""
         names = [self.name(rank) for rank in self.ranks if rank.verdict == "tie"]
         return names[0] if len(names) == 1 else f"{len(names)} others" if names else ""
-
-    @property
-    def window(self) -> float | None:
-        """The best window of L, at the longest length."""
-        values = [line.y[-1] for line in self.baselines if line.name == WINDOW]
-        return values[0] if values else None
 
     @property
     def is_retrieval(self) -> bool:
@@ -128,8 +124,8 @@ def _panel(
     looks: Mapping[Method, style.Look],
     one_scale: bool,
 ) -> Panel:
-    longest = int(points.length.max())
-    is_retrieval = figures.value_of(protocol) == "accuracy"
+    longest, value = int(points.length.max()), figures.value_of(protocol)
+    is_retrieval = value == "accuracy"
     oracles = points[is_retrieval & (points.trained >= longest)]
     if len(oracles) < len(points):
         points = points.drop(oracles.index)
@@ -149,6 +145,7 @@ def _panel(
         ((method, line) for method, line in lines.items() if line.x),
         key=lambda item: (-item[1].x[-1], sign * item[1].y[-1], figures.plainness(item[0][1])),
     )
+    far = points[points.length == longest]
     return Panel(
         protocol,
         dict(best),
@@ -157,7 +154,9 @@ def _panel(
         longest,
         tables.get(longest, ()),
         names,
-        chance=float(points.chance[points.length == longest].mean()),
+        chance=float(far.chance.mean()),
+        trained_of=points.groupby("group").trained.first().to_dict(),
+        windows=far[far.method == "window"].groupby("group")[value].mean().to_dict(),
     )
 
 
@@ -263,7 +262,7 @@ def claim(panel: Panel) -> str:
     words = f"{panel.name(best)} {what} at {panel.longest:,} tokens"
     if panel.ties:
         return f"{words}, tied with {panel.ties}"
-    less = not panel.is_retrieval and panel.window is not None and panel.window < best.loss
+    less = not panel.is_retrieval and any(loss < best.loss for loss in panel.windows.values())
     return f"{words}, a window of L lower" if less else words
 
 
@@ -273,10 +272,11 @@ def headline(shown: Sequence[Panel]) -> tuple[str, str]:
     if not ranked:
         return "", ""
     panel = ranked[-1]
-    best, trained = panel.ranks[0], min(panel.trained)
+    best = panel.ranks[0]
+    trained = panel.trained_of[best.group]
     times = panel.longest / trained
     where = f"at {panel.longest:,} tokens" + (f", {times:g} times the trained length" * (times > 1))
-    window = "" if panel.window is None else rounded(panel.window)
+    window = rounded(panel.windows[best.group]) if best.group in panel.windows else ""
     if panel.is_retrieval:
         value = rounded(right(best).loss, right(best).interval)
         found = f"{panel.name(best)} answers {value} of the questions {where}."

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def write_page(
     page = PAGES.get_template("page.html").render(
         data=data,
         inert=inert,
-        notes=[*data.notes, *ranks.notes],
+        notes=list(dict.fromkeys([*data.notes, *ranks.notes])),
         headline=found or "Length extrapolation",
         condition=condition or evaluated(data),
         measured=on_what(data, protocols.HEADLINE, "answers"),
@@ -75,11 +76,7 @@ def draw_pictures(
     results = answers.collect(data)
     if results is not None and not results.gaps.empty:
         values, names, parts = answers.grid(results)
-        best = next(name for name in names if not name.endswith(", oracle"))
-        claim = (
-            f"{best} answers most at {results.longest:,} tokens, trained at L = {results.trained:,}"
-        )
-        drawn["gap"] = by_gap(values, names, parts, results.trained, claim)
+        drawn["gap"] = by_gap(values, names, parts, results.trained, answers.claim(results))
     if (ordered := answers.ordered(data)) is not None:
         drawn[ORDER] = answers.picture_of_order(*ordered)
     captions_of = {}
@@ -127,13 +124,14 @@ def on_what(data: ReportData, *scored: str) -> str:
     for run in runs:
         seeds.setdefault(run.group, set()).add(run.seed)
     sizes = {(run.config.model.layers, run.config.model.width): None for run in runs}
+    steps = sorted({run.config.steps for run in runs if not run.is_adopted})
     facts = [
         "L = " + _list(f"{length:,}" for length in sorted({run.trained for run in runs})),
         _list(f"{counted(layers, 'layer')} of width {width}" for layers, width in sizes),
-        _list(counted(steps, "step") for steps in sorted({run.config.steps for run in runs})),
+        *([_list(counted(n, "step") for n in steps)] if steps else []),
         _list(counted(n, "seed") for n in sorted({len(s) for s in seeds.values()})) + " a group",
         "trained on "
-        + _list(dict.fromkeys((run.data or "unknown").partition(": ")[2] for run in runs)),
+        + _list(dict.fromkeys(run.data.partition(": ")[2] or "unknown" for run in runs)),
         *(["scored: " + _list(longest.unique())] if len(longest) else []),
     ]
     return f"{counted(len(runs), 'run')}; {'; '.join(facts)}."
@@ -160,9 +158,13 @@ def report(
     """
     data = read_runs(runs, evaluation)
     ranks = rankings(data.runs)
-    of_text = read_runs(text) if text else data
-    shown = overview.first(data, ranks, of_text, rankings(of_text.runs) if text else ranks)
-    for note in (*data.notes, *ranks.notes):
+    of_text, ranks_of_text = data, ranks
+    if text:
+        of_text = read_runs(text)
+        ranks_of_text = rankings(of_text.runs)
+        data = replace(data, notes=[*data.notes, *of_text.notes, *ranks_of_text.notes])
+    shown = overview.first(data, ranks, of_text, ranks_of_text)
+    for note in dict.fromkeys([*data.notes, *ranks.notes]):
         warn(note)
     path = write_page(data, ranks, out, shown)
     with style.printed(form):

@@ -54,7 +54,6 @@ class Run:
     digest: str
     command: str
     data: str
-    tuned: bool = False  # its rates were chosen by a sweep
     cells: Sequence[Measured] = ()
     unfit: Sequence[Mapping[str, Any]] = ()  # rows of methods that do not fit the encoding
     group: str = ""
@@ -75,6 +74,11 @@ class Run:
     @property
     def trained(self) -> int:
         return self.config.train_length
+
+    @property
+    def is_adopted(self) -> bool:
+        """A pretrained model, whose training is unknown."""
+        return self.config.data.source.kind() == "unknown"
 
     @property
     def seed(self) -> int:
@@ -138,8 +142,7 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
             continue
         cells, note, unfit = _evaluated(folder, evaluation)
         notes += [f"{run.name}: {note}"] if note else []
-        is_tuned = str(folder.parent) in set(choices.sweep)
-        runs.append(replace(run, cells=cells, unfit=unfit, tuned=is_tuned))
+        runs.append(replace(run, cells=cells, unfit=unfit))
     if edited and not runs:
         raise edited[0]
     if not runs:
@@ -250,9 +253,9 @@ def _evaluated(folder: Path, evaluation: str) -> tuple[list[Measured], str, list
 def grouped(runs: Sequence[Run]) -> list[Run]:
     """Name the group of each run; runs that differ only in the seed form a group.
 
-    Its name is the label of all its runs; else the encoding, if no other unlabelled group has it
-    or only one that differs in tuned rates; else the name of a run without its seed and without
-    rates shared by all groups of the encoding. Where names clash, differing fields follow.
+    Its name is the label of all its runs; else the encoding, if no other unlabelled group has it;
+    else the name of a run without its seed and without rates shared by all groups of the encoding.
+    Where names clash, differing fields follow.
     """
     kinds: dict[str, list[Run]] = {}
     for run in runs:
@@ -279,22 +282,11 @@ def _name(members: Sequence[Run], unlabelled: Sequence[Run]) -> str:
     same = [run for run in unlabelled if run.encoding == encoding]
     if len(same) == 1:
         return encoding
-    if len({run.tuned for run in same}) == len(same) and _alike_but_rates(same):
-        return f"{encoding}, tuned" if members[0].tuned else encoding
     name = without_seed(min(run.name for run in members))
     for rate in rates.CHOSEN:
         if len({run.experiment.get(rate) for run in same}) == 1:
             name = re.sub(rf"(?:^|-){rate}=[\d.e-]*\d", "", name)
     return name
-
-
-def _alike_but_rates(runs: Iterable[Run]) -> bool:
-    """True if runs differ at most in tuned rates and in the share of text kept for tuning."""
-    free = {*rates.CHOSEN, "data.choose_fraction"}
-    first, *others = (
-        {name: value for name, value in run.experiment.items() if name not in free} for run in runs
-    )
-    return all(other == first for other in others)
 
 
 def _differences(experiments: Sequence[Mapping[str, Any]]) -> list[str]:

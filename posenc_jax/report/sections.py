@@ -11,7 +11,7 @@ from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
 from posenc_jax.report import figures, overview
-from posenc_jax.report.figures import Block, Section, Select, chart_with_table
+from posenc_jax.report.figures import Block, Section, Select
 from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
 from posenc_jax.report.overview import why_open
 from posenc_jax.report.ranking import Rank, Rankings, loss_of, right, wrong_answers
@@ -210,6 +210,9 @@ def _value(value: float) -> str:
     return "not finite" if isinf(value) else decimal(value)
 
 
+SIZE = (6.2, 4.9)  # inches; half of a wide window, all of a narrow one
+
+
 def learning(data: ReportData) -> Section | None:
     """Loss against steps, and a verdict on which groups are not done."""
     titles = {"loss": "training loss", "valid_loss": "loss on held-out text"}
@@ -219,16 +222,13 @@ def learning(data: ReportData) -> Section | None:
     blocks = []
     for name, lines in drawn.items():
         label = f"{titles[name]}, {curves.VALUES['nll']}"
-        content = chart_with_table(
-            lines,
-            f"learning-{name}",
-            label,
-            label,
-            {"learning": name},
-            x="training step",
-            every=max(1, len({at for line in lines for at in line.x}) // 8),
+        drawing = curves.chart(lines, x="training step", y=label, size=SIZE, below=True)
+        table = figures.table_of(
+            lines, label, max(1, len({x for line in lines for x in line.x}) // 8)
         )
-        blocks.append(content)
+        charts = [figures.chart(drawing, f"learning-{name}", label)]
+        files = figures.file_of(f"learning-{name}", lines)
+        blocks.append(Block({"learning": name}, charts=charts, table=table, files=files))
     return Section(
         "Was training long enough? Loss against steps",
         "Means over seeds. A group is not done if its held-out loss at the end falls more than "
@@ -267,10 +267,12 @@ def _falls(data: ReportData) -> Block:
 
 
 def costs(data: ReportData) -> Section | None:
-    """Steps, speed and memory of every group, as its runs logged them."""
+    """Steps, speed and memory of every group that was trained here, as its runs logged them."""
     rows = []
     for group in data.groups:
         runs = [run for run in data.runs if run.group == group]
+        if runs[0].is_adopted:
+            continue
         fields = runs[0].config
         logged = ([value for run in runs for _, value in run.learned[name]] for name in SPEED)
         speed, memory = (float(np.median(values)) if values else np.nan for values in logged)

@@ -62,7 +62,7 @@ def _by_group(data: ReportData, protocol: str, points: Frame, value: str) -> Tab
             body.append([name, *map(decimal, rows.loc[method])])
     if value == "bpb":
         plain = points[points.method == "none"]
-        grams = (row for row in figures.yardsticks(data, plain).itertuples() if row.bpb is not None)
+        grams = figures.yardsticks(data, plain).dropna(subset="bpb").itertuples()
         body += [[row.name, *[decimal(row.bpb)] * len(means.columns)] for row in grams]
     return Table(caption, ["", *(f"{length:,}" for length in means.columns)], body)
 

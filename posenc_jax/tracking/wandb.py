@@ -3,8 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import netrc
-import os
 import shlex
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -190,13 +188,13 @@ def _is_off(mode: str) -> bool:
 
 
 def _has_key() -> bool:
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0]
+    """True if wandb finds a key for its server; one that it refuses fails where a run starts."""
+    import wandb
+
     try:
-        return netrc.netrc().authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
+        return wandb.login(prompt=False, verify=False)
+    except wandb.Error:
+        return True
 
 
 def _start(

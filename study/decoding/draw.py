@@ -21,7 +21,7 @@ def nats(method: str, semantics: str) -> np.ndarray:  # [lengths, runs]
     return (rows.nats / rows.targets).unstack().loc[list(LENGTHS)].to_numpy()
 
 
-@style.styled
+@style.styled()
 def main() -> None:
     figure, panels = style.panels(1, 3, (9.6, 3.2), sharey=True)
     for axes, (method, name) in zip(panels, NAMES.items(), strict=True):

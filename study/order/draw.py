@@ -26,7 +26,7 @@ LINES = {
 GAP = 0.036  # between two names, in order
 
 
-@style.styled
+@style.styled()
 def main() -> None:
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])

@@ -17,7 +17,7 @@ NAMES = {
 }
 
 
-@style.styled
+@style.styled()
 def main() -> None:
     figure, (axes,) = style.panels(1, 1, (6.4, 3.6))
     for method, (name, colour, offset) in NAMES.items():

@@ -31,7 +31,7 @@ def by_distance(sweep: str, run: str, method: str) -> list:
     return [accuracy(sweep, run, method, part) for part in PARTS]
 
 
-@style.styled
+@style.styled()
 def draw(name: str, title: str, lines: Sequence[pictures.Drawn]) -> None:
     figure, (axes,) = style.panels(1, 1, pictures.SIZE)
     axes.set_ylim(0, 1.03)

@@ -19,7 +19,7 @@ DASHED = ("x-transformers", "rope, plain attention", "flax.nnx textbook")
 TITLES = {"tokens_per_s": "training, tokens per second", "temporary_mib": "memory of a step, MiB"}
 
 
-@style.styled
+@style.styled()
 def main() -> None:
     rows = pd.read_csv(STUDY / "speed" / "lengths.csv").set_index(["who", "length"]).sort_index()
     figure, panels = style.panels(1, 2, (9.6, 3.8))

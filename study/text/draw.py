@@ -19,7 +19,7 @@ METHODS = [  # sweep, encoding, method, name
 ]
 
 
-@style.styled
+@style.styled()
 def main() -> None:
     figure, (axes,) = style.panels(1, 1, pictures.SIZE)
     lines = []

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from curves import rows_of
 from evaluated import make_run
-from running import ROOT, finish
+from running import ROOT, finish, python
 
 from posenc_jax.config import flags, load
 from posenc_jax.evaluation import planning, records
@@ -147,6 +147,17 @@ def test_auto_without_a_key_is_off_and_says_so_once(call, started, tmp_path):
     assert not started and not list(tmp_path.glob("**/wandb"))
     out = call("train.py", tmp_path / "required", code=74, **auto | {"wandb.required": True})
     assert "wandb.required is set: there is no key" in out
+
+
+def test_auto_finds_the_key_of_a_login_to_another_host(tmp_path):
+    """`wandb login --host=URL` writes its settings, and the key to the file that NETRC names."""
+    (tmp_path / ".config/wandb").mkdir(parents=True)
+    (tmp_path / ".config/wandb/settings").write_text("[default]\nbase_url = https://wandb.here.org")
+    (tmp_path / "keys").write_text(f"machine wandb.here.org login user password {'a' * 40}")
+    (tmp_path / "keys").chmod(0o600)
+    code = "from posenc_jax.tracking.wandb import _is_off; print(_is_off('auto'))"
+    assert "True" in python("-c", code)
+    assert "False" in python("-c", code, env={"NETRC": str(tmp_path / "keys")})
 
 
 def wandb_records(path):

@@ -23,9 +23,10 @@ class HeadsOnly(nnx.Module):
     def __call__(self, tokens, encoding, *, key=None, positions=None, segments=None, window=None):
         assert positions is None
         row = tokens_of_row(encoding, *tokens.shape, key, segments)
-        encoding, x = encoding.windowed(window), self.read(tokens)
+        encoding = encoding.windowed(window)
+        x = encoding.layer(0).embed(self.read(tokens), row.position)
         for index in range(self.config.layers):
-            x = self._after(index, self._layer(index, x, encoding, row))
+            x = x + self._attend(index, self._layer(index, x, encoding, row))
         return x @ self.table[...].T
 
     def losses(self, tokens, targets, encoding, **options):
@@ -43,28 +44,29 @@ class HeadsOnly(nnx.Module):
         return 6.0 * (self.table.size + self.heads.size)
 
     def layers(self, tokens, encoding):
-        row, x = tokens_of_row(encoding, *tokens.shape), self.read(tokens)
+        row = tokens_of_row(encoding, *tokens.shape)
+        x = encoding.layer(0).embed(self.read(tokens), row.position)
         for index in range(self.config.layers):
-            yield self._layer(index, x, encoding, row)
-            x = self._after(index, self._layer(index, x, encoding, row))
+            layer = self._layer(index, x, encoding, row)
+            yield layer
+            x = x + self._attend(index, layer)
 
     def read(self, tokens):
         return self.table[...][tokens]
 
     def _layer(self, index, x, encoding, row):
         part = encoding.layer(index)
-        x = part.embed(x, row.position) if index == 0 else x
         normed = x / jnp.sqrt(jnp.mean(x**2, -1, keepdims=True) + 1e-6)
         row = row.replace(features=part.read(normed))
         q, k = (lambda x, w=w: jnp.einsum("btd,dhk->bhtk", x, w) for w in self.heads[index, :2])
-        return Layer(part, part.phase(row.position), row, x, normed, q, k)
+        return Layer(part, part.phase(row.position), row, normed, q, k)
 
-    def _after(self, index, layer):
+    def _attend(self, index, layer):
         values, out = self.heads[...][index, 2:]
         v = jnp.einsum("btd,dhk->bhtk", layer.read, values)
         q, k = layer.queries(layer.read), layer.keys(layer.read)
         mixed = attention(q, k, v, layer.encoding, layer.tokens, layer.tokens, phase=layer.phase)
-        return layer.x + jnp.einsum("bhtk,dhk->btd", mixed, out)
+        return jnp.einsum("bhtk,dhk->btd", mixed, out)
 
 
 Model = HeadsOnly

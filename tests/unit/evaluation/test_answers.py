@@ -175,7 +175,7 @@ def test_a_run_is_measured_by_parts_and_its_table_says_so(measure, tmp_path):
     panels = picture(cells + stopped)  # of an interrupted evaluation, without `whole` there
     assert panels is not None and list(panels.lines) == [f"{L} tokens"]
     assert picture(stopped) is None
-    out = table.table(cells, records.rows(cells))
+    out = table.table(records.rows(cells))
     for line in ("ceiling", "a guess is right in 0.250", "shuffled-4", "share of answers"):
         assert line in out
 

@@ -129,7 +129,7 @@ def test_a_reader_of_copies_knows_those_within_its_reach(measured):
 
 
 def test_the_table_and_the_picture_have_the_passages_and_the_baseline(measured):
-    lines = table.table(measured, records.rows(measured)).splitlines()
+    lines = table.table(records.rows(measured)).splitlines()
     assert any("windows of 1024 tokens" in line for line in lines)
     words = [line.split() for line in lines]
     assert ["none", "0.000", *["2.000"] * 3] in words

@@ -176,7 +176,7 @@ def test_rows_the_table_and_the_picture(accuracies):
     assert facts == [("0", 0, None), ("1-8", 1, "8"), ("1-32", 1, "32")]
     assert all(row["answers"] == 3 and not row["flag"] for row in rows)
     assert all(row["older_right"] is row["other"] is None for row in rows)  # of last_of_two alone
-    words = [line.split() for line in table.table(cells, records.rows(cells)).splitlines()]
+    words = [line.split() for line in table.table(records.rows(cells)).splitlines()]
     assert ["0", "1-8", "1-32", "1-128", "3-8", "3-32"] in words
     assert ["none", *["1.000"] * 6] in words
     panels = planted.protocol.picture(cells)

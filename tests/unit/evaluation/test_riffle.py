@@ -100,7 +100,7 @@ def test_a_reader_that_cannot_tell_two_documents_apart_pays_for_both():
     assert rows["price"]["nll"] == pytest.approx(price, rel=1e-5)
     assert rows["null"]["nll"] > rows["price"]["nll"] + 1
     assert rows["price"]["documents"] == DOCUMENTS and rows["price"]["accuracy"] is None
-    printed = " ".join(table.table(cells, list(rows.values())).split())
+    printed = " ".join(table.table(list(rows.values())).split())
     assert f"none 0.000 {price:.3f} +{price:.3f} [+{price:.3f}, +{price:.3f}]" in printed
 
 

@@ -95,12 +95,11 @@ def test_the_best_n_gram_of_the_same_targets_is_a_grey_line(cells, monkeypatch):
     assert grams == {"3-gram of 2.5M": 0.3}
 
 
-def test_a_legend_has_one_entry_per_kind_of_baseline():
-    rope = Line("rope", [16, 32], [2.0, 3.0], style.look_of_method("none"))
-    nulls = [Line(f"{i}", [16, 32], [3.0, 3.0], style.NULL, listed=False) for i in range(2)]
-    axes = curves.chart([rope, *nulls], y="bits").axes[0]
-    labels = ["rope", "_", "_", "null: nothing beyond L"]
-    assert [line.get_label() for line in axes.lines] == labels
+def test_the_nulls_of_several_runs_have_one_entry_in_the_legend(cells):
+    other = [cell._replace(facts=cell.facts | {"run": "other"}) for cell in cells]
+    axes = curves.against_length(records.rows(cells + other), "nonoverlap").axes[0]
+    labels = [line.get_label() for line in axes.lines]
+    assert (labels.count(curves.NULL.name), labels.count("_")) == (1, 1)
 
 
 def test_every_picture_has_a_caption_that_says_what_its_bands_are(cells, tmp_path):

@@ -11,7 +11,7 @@ from sizes import DIMS, L
 import posenc_jax
 from posenc_jax import layers
 from posenc_jax.evaluation import diagnostics
-from posenc_jax.plots.encodings import heat_maps, title, windows
+from posenc_jax.plots.encodings import remapped, title
 from posenc_jax.report import diagnosis
 from posenc_jax.schemes.rope import RoPE
 
@@ -25,23 +25,6 @@ def test_pictures_of_random_arrays_are_labelled(name):
     random = any(not np.array_equal(a, b) for a, b in pairs)
     assert ("random" in title(one, None)) == random
     assert title(one, "run-s0") == f"{name} of run-s0"
-
-
-def test_windows_chunks_and_full_layers_look_different():
-    both = {
-        word: posenc_jax.build("hybrid", DIMS, window=L // 2, chunked=word == "chunks")
-        for word in ("windows", "chunks")
-    }
-    figure = windows(both, 4, 2 * L)
-    names = [[text.get_text() for text in axes.get_legend().texts] for axes in figure.axes]
-    assert names == [
-        ["rope, a window", "nope, everything"],
-        ["rope, its chunk", "nope, everything"],
-    ]
-    widths = [[bar.get_width() for bar in axes.patches] for axes in figure.axes]
-    assert widths == [[L // 2] * 3 + [2 * L]] * 2
-    hatches = [bar.get_hatch() for axes in figure.axes for bar in axes.patches]
-    assert len(set(hatches)) == 3
 
 
 def portraits_of(monkeypatch, **encodings):
@@ -65,8 +48,15 @@ def test_a_rope_with_a_sink_is_drawn_as_a_rope(monkeypatch):
     assert isinstance(portraits_of(monkeypatch, run=sink).of("rope"), RoPE)
 
 
-def test_matrices_side_by_side_share_one_scale_of_colours():
-    one, other = np.array([[0.0, 1.0]]), np.array([[4.0, np.nan]])
-    figure = heat_maps({"a": one, "b": other})
-    images = [image for axes in figure.axes[:2] for image in axes.images]
-    assert {image.get_clim() for image in images} == {(0.0, 4.0)}
+def test_maps_side_by_side_share_one_scale_of_colours():
+    images = [image for axes in remapped(16, 8).axes[:-1] for image in axes.images]
+    assert len({image.get_clim() for image in images}) == 1 < len(images)
+
+
+def test_every_bias_of_the_registry_is_drawn_and_a_run_without_one_is_said(monkeypatch, capsys):
+    drawn = set(filter(portraits_of(monkeypatch).has_bias, posenc_jax.schemes.names()))
+    assert {*BIASES, "dape"} - {"learned"} <= drawn and not drawn & {"rope", "nope", "learned"}
+    nope, alibi = (posenc_jax.build(name, DIMS) for name in ("nope", "alibi"))
+    portraits_of(monkeypatch, run=nope, other=alibi)
+    assert "run: 'nope' has no picture" in (said := "".join(capsys.readouterr()))
+    assert "alibi" not in said

@@ -42,15 +42,12 @@ def test_the_map_leaves_out_methods_that_change_nothing():
     assert grid(plain, cell("rope-a", "yarn:1", 0.9, by_gap=(0.9, 0.9)))[1] == ["RoPE"]
 
 
-def test_methods_equal_to_the_window_share_its_row():
-    values, names, _ = grid(
-        cell("rope-a", "none", 0.25, by_gap=(0.9, 0.2)),
-        cell("rope-a", "streaming", 0.3, by_gap=(0.7, 0.25)),
-        cell("rope-a", "logn", 0.35, by_gap=(1.0, 0.3)),
-        cell("rope-a", "window", 0.3, by_gap=(1.0, 0.2)),
-    )
-    assert names == ["RoPE with log-n", "RoPE", "windows of L (mean), streaming"]
-    assert values[-1].tolist() == [1.0, 0.2]
+def test_the_map_claims_no_oracle_and_no_baseline_as_the_best():
+    methods = {"none": 0.25, "streaming": 0.35, "yarn:8": 0.32, "window": 0.33}
+    cells = [cell("rope-a", *each, by_gap=(1.0, each[1])) for each in methods.items()]
+    results = answers.collect(gathered(*cells, cell("rope-b", "none", 0.9, trained=LONG)))
+    assert answers.grid(results)[1][:2] == ["RoPE, oracle", "RoPE, streaming"]
+    assert answers.claim(results).startswith("RoPE with YaRN by 8 answers most at 512 tokens")
 
 
 def test_a_cell_of_few_answers_shows_no_share():
@@ -137,13 +134,17 @@ def test_methods_are_listed_by_order_beyond_L_with_what_they_find(questions):
 
 
 def test_the_picture_has_what_is_found_and_its_order_with_intervals_over_seeds(questions):
-    (axes,) = answers.picture_of_order(*answers.ordered(questions)).axes
+    figure = answers.picture_of_order(*answers.ordered(questions))
+    (axes,) = figure.axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["NoPE", "RoPE with YaRN by 8", "RoPE"]  # the window finds nothing
     marks = {(int(one.get_ydata()[0]), round(one.get_xdata()[0], 6)) for one in axes.lines[1:]}
     assert marks == {(0, 1.0), (0, 0.8), (1, 0.9), (1, 0.7), (2, 0.5)}
     low, high = axes.collections[-2].get_paths()[0].vertices[:, 0]
     assert (low, high) == (pytest.approx(0.7 - 0.2484, abs=1e-3), pytest.approx(0.9484, abs=1e-3))
+    assert "NoPE keeps order best" in figure.get_suptitle()
+    unordered = [row for row in answers.ordered(questions)[0] if not len(row.order)]
+    assert "best" not in answers.picture_of_order(unordered, LONG).get_suptitle()
 
 
 def test_a_page_says_what_found_and_order_are(questions):

@@ -58,11 +58,8 @@ def test_baselines_are_grey_and_the_window_is_the_best_one():
     greys = {line.name: line.y[-1] for line in retrieval.baselines}
     assert greys == {"window of L": 0.3, f"trained at {LONG}": 0.95}
     assert all(style.look_of("rope")[0] != line.look["color"] for line in retrieval.baselines)
-    assert retrieval.trained == [L] and loss_of_fire_is_not_drawn(retrieval)
-
-
-def loss_of_fire_is_not_drawn(retrieval):
-    return ("rope, oracle", "none") not in retrieval.lines
+    assert retrieval.trained == [L]
+    assert all(line.y[-1] != 0.95 for line in retrieval.lines.values())
 
 
 def test_accuracy_is_relative_to_the_ceiling():
@@ -172,6 +169,21 @@ def test_the_page_opens_with_one_number_and_its_condition():
     assert overview.headline(first(*RUNS)) == ("", "")
 
 
+def test_the_first_sentence_has_the_length_and_the_window_of_the_best_run_alone():
+    """Runs of two lengths, whose windows hold 80% of the answers."""
+    cells = [
+        cell("rope-a", "none", 0.60, trained=2 * L),
+        cell("rope-a", "window", 0.28, trained=2 * L),
+        cell("rope-b", "none", 0.50),
+        cell("rope-b", "window", 0.40),
+    ]
+    cells = [[row | {"ceiling": 0.8} for row in rows] for rows in cells]
+    tables = {"answers": {LONG: [rank("rope-a", "none", 0.4, "best")]}}
+    found, condition = overview.headline(first(*cells, ranks=Rankings(tables, {}, [])))
+    assert "answers 0.60 of the questions at 512 tokens, 4 times the trained length." in found
+    assert "a window of the last 128 tokens in 0.28." in condition
+
+
 def test_a_verdict_is_in_words_and_has_three_decimals_where_its_interval_is_narrow():
     fine = (0.2501, 0.2504)
     for expected, entry in {
@@ -196,9 +208,9 @@ def test_spaced_places_keep_their_order_and_stay_inside(places):
 
 
 def test_names_are_those_of_papers():
-    assert [style.written(name) for name in ("kerple_log", "dynamic_ntk", "rope, tuned")] == [
+    assert [style.written(name) for name in ("kerple_log", "dynamic_ntk", "rope, oracle")] == [
         "KERPLE log",
         "dynamic NTK",
-        "RoPE, tuned",
+        "RoPE, oracle",
     ]
     assert style.written("my_own run") == "my_own run"

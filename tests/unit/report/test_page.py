@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from evaluated import LENGTHS, make_run
 
 from posenc_jax.display import rounded
 from posenc_jax.evaluation import protocols
-from posenc_jax.report import page
+from posenc_jax.report import page, sections
 from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
 
@@ -125,6 +126,15 @@ def test_nothing_evaluated_is_a_page_too(tmp_path):
     assert "1 run, 0 of them evaluated" in text and "train.py --config=x.py" in text
 
 
+def test_an_adopted_model_has_no_steps_and_no_cost(tmp_path):
+    """Its training is one step of an unknown text in its configuration."""
+    folder = make_run(tmp_path / "rope-s0", "rope", 0, steps=1, data={"source": "unknown"})
+    (folder / "status.json").write_text(json.dumps({"state": "done", "step": 1}))
+    data = read_runs([tmp_path])
+    assert "; 1 seed a group; trained on unknown; scored: " in page.on_what(data, "same_token")
+    assert "step" not in page.on_what(data) and sections.costs(data) is None
+
+
 def test_without_loss_and_retrieval_the_page_opens_with_the_number_of_runs(swept, tmp_path):
     data = replace(swept, points=swept.points[swept.points.protocol == "sliding"])
     text = page.write_page(data, rankings(swept.runs), tmp_path).read_text()
@@ -165,10 +175,6 @@ addEventListener("load", () => {
   const { backgroundColor, color } = getComputedStyle(document.body);
   [seen.paper, seen.ink] = [backgroundColor, color].map(rgb => +rgb.match(/\\d+/)[0]);
   seen.controls = all("select").every(e => e.labels.length && e.tabIndex >= 0);
-  HTMLAnchorElement.prototype.click = function () {
-    document.body.dataset.png = `${this.download} ${this.href.slice(0, 22)}`;
-  };
-  first.querySelector(".block:not([hidden]) button.png").click();
   document.body.dataset.seen = JSON.stringify(seen);
 });
 </script>
@@ -200,7 +206,6 @@ def test_the_page_in_a_browser(path, tmp_path, width, dark):
     assert all(1 <= int(seen[name]) <= 2 for name in RANKED)
     assert (int(seen["paper"]) < 64 < 192 < int(seen["ink"])) == dark
     assert seen["controls"] == "true"
-    assert re.search(r'data-png="[\w-]+.png data:image/png;base64,"', done.stdout)
 
 
 def test_names_of_runs_command_no_program_that_shows_them(tmp_path, capsys):
