@@ -195,7 +195,7 @@ def _text(data: Fields) -> list[str]:
             f"data.path goes with data.source={' or '.join(readers)}; got source={source!r}, "
             f"path={data['path']!r}"
         )
-    for name in ("field", "split", "name", "revision", "begins", "valid_path"):
+    for name in ("field", "split", "name", "revision", "begins"):
         readers = options[name][1]
         if data[name] and source not in readers:
             problems.append(

@@ -1,6 +1,8 @@
 """Text to tokens on disk, without duplicate documents, by split."""
 
+import hashlib
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,12 +70,6 @@ def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str
         return corpora.load(folder, card, hashes, text.encoder)
 
 
-def cache_key(source: Documents, seed: int) -> str:
-    """The key of a text in the cache, which depends on everything that its tokens depend on."""
-    with Hashes(corpora.cache_folder(source.cache)) as hashes:
-        return _described(source, seed, hashes).key
-
-
 class _Text(NamedTuple):
     """A text before tokenization."""
 
@@ -86,7 +82,8 @@ class _Text(NamedTuple):
 
     @property
     def key(self) -> str:
-        return corpora.key_of(self.identity)
+        named = json.dumps(self.identity, sort_keys=True).encode()
+        return hashlib.sha256(named).hexdigest()[:16]
 
 
 def _described(source: Documents, seed: int, hashes: Hashes) -> _Text:

@@ -1,6 +1,5 @@
 """The text that an evaluation reads: a run's own, wherever its files are now, or another one."""
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import NamedTuple
 
 from posenc_jax.data import corpora, sources
 from posenc_jax.data.corpora import Corpus, Mixture, Split
-from posenc_jax.data.prepare import cache_key, prepare, prepare_corpora
+from posenc_jax.data.prepare import prepare, prepare_corpora
 from posenc_jax.data.sources import Documents, EvaluationData, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
@@ -26,7 +25,6 @@ class OwnText(NamedTuple):
     source: Origin
     seed: int
     fingerprint: str  # of its tokens
-    key: str | None  # of its cache; None for prepared tokens and mixtures
 
 
 class Source(NamedTuple):
@@ -51,16 +49,13 @@ def text_of(
             return _part(corpus, origin, asked.part)
         return _prepared(encoder, corpus, asked)
     if not _is_own(asked, origin):
-        moved = _moved(own, asked)
-        if moved is None:
-            return _other(asked, own, encoder, stopping)
-        origin = moved
+        return _other(asked, own, encoder, stopping)
     if isinstance(origin, Unknown):
         raise ConfigError("\n".join(origin.mistakes()))
-    if isinstance(origin, Files) and origin.missing():
+    if isinstance(origin, Files) and (missing := origin.missing()):
         raise DataError(
-            f"the run's text is no longer at {origin.path}. To read it where it is now, add "
-            f"--config.data.source={origin.kind()} --config.data.path=NEW"
+            f"the run's text is gone: {'; '.join(missing)}. If it moved, name its place with "
+            "train.py --workdir=RUN --config.data.path=NEW; of an exported run in its config.json"
         )
     corpus = prepare_corpora(origin, own.seed, stopping=stopping)
     if corpus.fingerprint != own.fingerprint:
@@ -106,7 +101,7 @@ def _is_own(asked: EvaluationData, origin: Origin) -> bool:
     its place."""
     if isinstance(origin, MixtureSource):
         return asked.source in ("", *origin.parts)
-    own = {name: [getattr(origin, name, None)] for name in (*OPTIONS, "valid_path")}
+    own = {name: [getattr(origin, name, None)] for name in OPTIONS}
     own["split"].append(getattr(origin, "valid_split", None))
     same = all(getattr(asked, name) in ("", *values) for name, values in own.items())
     return not asked.source or (_is_place_of(asked, origin) and same)
@@ -119,11 +114,6 @@ def _other(
     stopping: Sequence[str],
 ) -> Source:
     """All documents of another text."""
-    if asked.valid_path:
-        raise DataError(
-            "data.valid_path is for a run's own text at another place, which data.source and "
-            "data.path name; they name another text. To evaluate on a text give data.path alone"
-        )
     other = _another(asked, own.source, encoder.file)
     corpus = prepare(other, own.seed, stopping=stopping)
     return Source(corpus.train, other.description, corpus.fingerprint, other.short_name)
@@ -146,18 +136,6 @@ def _another(asked: EvaluationData, origin: Origin, tokenizer: str) -> Documents
         raise ConfigError("\n".join(problems))
     assert isinstance(other, Documents)
     return other
-
-
-def _moved(own: OwnText, asked: EvaluationData) -> Files | None:
-    """The run's source with another place of its files, if they are gone from their own."""
-    origin = own.source
-    if own.key is None or not isinstance(origin, Files) or asked.source != origin.kind():
-        return None
-    if any(getattr(asked, name) for name in OPTIONS) or not origin.missing():
-        return None
-    valid_path = asked.valid_path or origin.valid_path
-    moved = dataclasses.replace(origin, path=asked.path, valid_path=valid_path)
-    return moved if cache_key(moved, own.seed) == own.key else None
 
 
 def _part(corpus: Corpus, origin: Origin, part: str) -> Source:
