@@ -183,11 +183,6 @@ def _text(data: Fields) -> list[str]:
     if source and source not in others:
         listed = ", ".join(map(repr, others))
         problems.append(f"data.source must be one of {listed}; got {source!r}")
-    if data["part"] != "held_out" and source:
-        problems.append(
-            f"data.part = {data['part']!r} is a part of the run's own text and has no effect with "
-            f"data.source={source}"
-        )
     options, own = sources.every_option(), "'' (the run's own text)"
     readers = options["path"][1]
     if bool(data["path"]) != (source in readers):

@@ -247,6 +247,8 @@ def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(
     asked = ["--config.data.source=hub", f"--config.data.path={tmp_path}/set"]
     out = call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=validation")
     assert "cells cached" in out
+    out = call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=train", code=65)
+    assert "nothing is left to evaluate on" in out
     call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=test")
     text = (run / "eval" / "curves.csv").read_text()
     assert ",held-out," in text and ",set," in text
