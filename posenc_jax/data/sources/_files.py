@@ -205,7 +205,7 @@ def whole(path: Path) -> Document:
 
 def cut(document: Document, begins: str | None) -> Iterator[Document]:
     """Documents in a file, each of which begins with a matching line."""
-    starts = [m.start() for m in re.finditer(_pattern(begins), document.text)] if begins else []
+    starts = _starts(document.text, begins) if begins else ()
     edges = sorted({0, *starts, len(document.text)})
     if len(edges) > 2 and not document.text[: edges[1]].strip():  # no text before the first match
         edges.pop(1)
@@ -218,14 +218,27 @@ def cut(document: Document, begins: str | None) -> Iterator[Document]:
         yield Document(f"{document.name} at byte {start:,}", text, size=each * len(text))
 
 
+def _starts(text: bytes, begins: str) -> Iterator[int]:
+    """Places of the matching lines."""
+    place = 0
+    for line in io.BytesIO(text):
+        if _matches(line, begins):
+            yield place
+        place += len(line)
+
+
+def _matches(text: bytes, begins: str) -> bool:
+    return re.match(begins, text.decode(errors="replace"), re.MULTILINE) is not None
+
+
 def joined(rows: Iterable[Document], begins: str | None) -> Iterator[Document]:
     """Documents of several rows, each of which begins with a matching row; None: of one row."""
     if not begins:
         yield from rows
         return
-    pattern, gathered, blank = re.compile(_pattern(begins)), [], True
+    gathered, blank = [], True
     for row in rows:
-        if not blank and pattern.match(row.text):
+        if not blank and _matches(row.text, begins):
             yield _one(gathered)
             gathered, blank = [], True
         gathered.append(row)
@@ -237,10 +250,6 @@ def joined(rows: Iterable[Document], begins: str | None) -> Iterator[Document]:
 def _one(rows: list[Document]) -> Document:
     text = b"".join(r.text if r.text.endswith(b"\n") else r.text + b"\n" for r in rows)
     return Document(rows[0].name, text, size=sum(row.size for row in rows))
-
-
-def _pattern(begins: str) -> bytes:
-    return f"(?m)^(?:{begins})".encode()
 
 
 def of_column(
