@@ -324,5 +324,5 @@ def _encoder_in(folder: Path, card: dict) -> Encoder | tokenizer.Unavailable:
         if encoder.hash != hash:
             raise DataError(f"{path} is not the tokenizer of the tokens in its folder")
         return encoder
-    except DataError as error:
+    except (DataError, ImportError) as error:
         return tokenizer.Unavailable(name, vocab, hash, str(error))

@@ -207,7 +207,7 @@ def _tokenizer(workdir: Path, loaded: Loaded) -> Encoder | tokenizer.Unavailable
     if kept.is_file():
         try:
             encoder = tokenizer.load(str(kept))
-        except DataError:
+        except (DataError, ImportError):
             if not isinstance(source, Tokens):
                 raise
         else:

@@ -21,7 +21,6 @@ from posenc_jax.runtime.files import expanded
 
 # Errors raised by damaged files, compressed or not.
 UNREADABLE = (OSError, EOFError, zlib.error)
-ROWS = 256  # rows of parquet and data sets read at once
 
 
 def given(name: str, value: Any):
@@ -176,21 +175,12 @@ def opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
             with gzip.open(raw) as text:
                 yield text, raw
         elif path.suffix == ".zst":
-            with io.BufferedReader(pyarrow(path).input_stream(raw, compression="zstd")) as text:
+            import pyarrow
+
+            with io.BufferedReader(pyarrow.input_stream(raw, compression="zstd")) as text:
                 yield text, raw
         else:
             yield raw, raw
-
-
-def pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(
-            f"reading {path} needs the package pyarrow, which is not installed; install it, or use "
-            "prepared tokens (data.tokens)"
-        ) from error
-    return pyarrow
 
 
 def whole(path: Path) -> Document:
