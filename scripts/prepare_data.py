@@ -86,8 +86,9 @@ def _train(run: Training, source: Documents, vocab: int, out: str) -> Documents:
         bytes(split.tokens[start:end]).decode(errors="replace")
         for start, end in zip(split.starts, split.starts[1:], strict=False)
     )
-    write_atomically(Path(out), tokenizer.train_bpe(texts, vocab).to_str(pretty=True))
-    terminal.say(f"a BPE of {vocab} tokens: {out}")
+    learned = tokenizer.train_bpe(texts, vocab)
+    write_atomically(Path(out), learned.to_str(pretty=True))
+    terminal.say(f"a BPE of {learned.get_vocab_size()} tokens: {out}")
     return dataclasses.replace(source, tokenizer=out)
 
 

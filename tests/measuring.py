@@ -41,7 +41,7 @@ def subject(make_model):
         encoding = posenc_jax.build(name, DIMS, key=jax.random.key(1))
         facts = dict(name="run", step=7, seed=0, plain=encoding, extensible=True)
         facts |= dict(trained=L, tokenizer=Bytes(), digests=np.zeros(0, np.uint64))
-        facts |= dict(text=OwnText(Stdlib(), 0, "", None))
+        facts |= dict(text=OwnText(Stdlib(), 0, ""))
         return Subject(**(facts | {"parts": Parts(make_model(), encoding)} | fields))
 
     return make

@@ -183,11 +183,6 @@ def _text(data: Fields) -> list[str]:
     if source and source not in others:
         listed = ", ".join(map(repr, others))
         problems.append(f"data.source must be one of {listed}; got {source!r}")
-    if data["part"] != "held_out" and source:
-        problems.append(
-            f"data.part = {data['part']!r} is a part of the run's own text and has no effect with "
-            f"data.source={source}"
-        )
     options, own = sources.every_option(), "'' (the run's own text)"
     readers = options["path"][1]
     if bool(data["path"]) != (source in readers):
@@ -195,7 +190,7 @@ def _text(data: Fields) -> list[str]:
             f"data.path goes with data.source={' or '.join(readers)}; got source={source!r}, "
             f"path={data['path']!r}"
         )
-    for name in ("field", "split", "name", "revision", "begins", "valid_path"):
+    for name in ("field", "split", "name", "revision", "begins"):
         readers = options[name][1]
         if data[name] and source not in readers:
             problems.append(

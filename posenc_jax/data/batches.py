@@ -72,17 +72,6 @@ class Batches:
         """Batch of the rows at these places in the order of training."""
         return self.rows_at([self._start(int(place)) for place in places])
 
-    def describe(self, step: int) -> str:
-        """Describe the places of a step's rows in the text, to help find a bad one."""
-        places = range(step * self.batch_size, (step + 1) * self.batch_size)
-        starts = np.array([self._start(place) for place in places])
-        documents = np.unique(np.searchsorted(self.split.starts, starts, side="right") - 1)
-        return (
-            f"rows of {self.length} tokens from {', '.join(map(str, starts[:8]))}"
-            f"{', ...' if len(starts) > 8 else ''} of the training tokens, in documents "
-            f"{', '.join(map(str, documents[:8]))}{', ...' if len(documents) > 8 else ''}"
-        )
-
     def rows_at(self, starts) -> Batch:
         index = np.asarray(starts, np.int64)[:, None] + np.arange(self.length + 1)
         tokens = self.split.tokens[index].astype(np.int32)
@@ -143,9 +132,6 @@ class MixedBatches:
         pieces = [part.at(chosen[chosen[:, 0] == i, 1]) for i, part in enumerate(self.parts)]
         order = np.argsort(np.argsort(chosen[:, 0], kind="stable"), kind="stable")
         return Batch(*(np.concatenate(columns)[order] for columns in zip(*pieces, strict=True)))
-
-    def describe(self, step: int) -> str:
-        return f"rows of {len(self.parts)} texts in shares of {list(map(int, self.counts))}"
 
     def _find(self, place: int) -> tuple[int, int]:
         """Part of a row, and the number of rows of that part before it."""

@@ -76,11 +76,6 @@ class Corpus:
         return self.card["fingerprint"]
 
     @property
-    def key(self) -> str | None:
-        """Cache key of the text; None for prepared tokens."""
-        return key_of(self.card["identity"]) if "identity" in self.card else None
-
-    @property
     def parts(self) -> dict[str, "Corpus"]:
         """Corpora by name, as in a mixture; here one without a name."""
         return {"": self}
@@ -133,7 +128,6 @@ class Mixture:
 
     parts: Mapping[str, Corpus]
     shares: Mapping[str, float]
-    key = None  # a mixture has no cache key of its own
 
     @property
     def first(self) -> Corpus:
@@ -176,10 +170,6 @@ class Mixture:
             size = sum(one["bytes"] for one in own)
             splits[split] = total | {"bytes_per_token": size / total["tokens"] if size else None}
         return {"splits": splits}
-
-
-def key_of(identity: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def cache_folder(named: str) -> Path:
@@ -334,5 +324,5 @@ def _encoder_in(folder: Path, card: dict) -> Encoder | tokenizer.Unavailable:
         if encoder.hash != hash:
             raise DataError(f"{path} is not the tokenizer of the tokens in its folder")
         return encoder
-    except DataError as error:
+    except (DataError, ImportError) as error:
         return tokenizer.Unavailable(name, vocab, hash, str(error))

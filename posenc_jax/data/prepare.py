@@ -1,7 +1,8 @@
 """Text to tokens on disk, without duplicate documents, by split."""
 
+import hashlib
 import itertools
-import os
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from posenc_jax.data.sources import Documents, Origin
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.tokenizer import Encoder
-from posenc_jax.runtime.errors import DataError, Interrupted, Stop
+from posenc_jax.runtime.errors import DataError, Interrupted
 from posenc_jax.runtime.files import alone
 from posenc_jax.runtime.terminal import warn
 
@@ -60,18 +61,12 @@ def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str
         folder = root / f"{source.kind()}-{text.key}"
         card = corpora.card_of(folder)
         if card is None:
-            _make(root)
+            root.mkdir(parents=True, exist_ok=True)
             with alone(root / f"{folder.name}.lock"):
                 card = corpora.card_of(folder)
                 if card is None:
                     card = _build(folder, text, quiet=quiet, stopping=stopping)
         return corpora.load(folder, card, hashes, text.encoder)
-
-
-def cache_key(source: Documents, seed: int) -> str:
-    """The key of a text in the cache, which depends on everything that its tokens depend on."""
-    with Hashes(corpora.cache_folder(source.cache)) as hashes:
-        return _described(source, seed, hashes).key
 
 
 class _Text(NamedTuple):
@@ -86,7 +81,8 @@ class _Text(NamedTuple):
 
     @property
     def key(self) -> str:
-        return corpora.key_of(self.identity)
+        named = json.dumps(self.identity, sort_keys=True).encode()
+        return hashlib.sha256(named).hexdigest()[:16]
 
 
 def _described(source: Documents, seed: int, hashes: Hashes) -> _Text:
@@ -125,17 +121,6 @@ def _losses(card: dict) -> str:
         f"{lossy['documents']} documents decode to other text{missing}. Bits per byte are omitted; "
         "losses per token are valid"
     )
-
-
-def _make(root: Path) -> None:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        if not os.access(root, os.W_OK):
-            raise PermissionError(f"no permission to write in {root}")
-    except OSError as error:
-        raise Stop(
-            f"cannot store tokens in {root}: {error}; set data.cache to a writable folder"
-        ) from error
 
 
 def _build(folder: Path, text: _Text, *, quiet: bool, stopping: Sequence[str]) -> dict:

@@ -1,14 +1,14 @@
 """The text that an evaluation reads: a run's own, wherever its files are now, or another one."""
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from posenc_jax import registry
 from posenc_jax.data import corpora, sources
 from posenc_jax.data.corpora import Corpus, Mixture, Split
-from posenc_jax.data.prepare import cache_key, prepare, prepare_corpora
+from posenc_jax.data.prepare import prepare, prepare_corpora
 from posenc_jax.data.sources import Documents, EvaluationData, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
@@ -26,7 +26,6 @@ class OwnText(NamedTuple):
     source: Origin
     seed: int
     fingerprint: str  # of its tokens
-    key: str | None  # of its cache; None for prepared tokens and mixtures
 
 
 class Source(NamedTuple):
@@ -51,16 +50,13 @@ def text_of(
             return _part(corpus, origin, asked.part)
         return _prepared(encoder, corpus, asked)
     if not _is_own(asked, origin):
-        moved = _moved(own, asked)
-        if moved is None:
-            return _other(asked, own, encoder, stopping)
-        origin = moved
+        return _other(asked, own, encoder, stopping)
     if isinstance(origin, Unknown):
         raise ConfigError("\n".join(origin.mistakes()))
-    if isinstance(origin, Files) and origin.missing():
+    if isinstance(origin, Files) and (missing := origin.missing()):
         raise DataError(
-            f"the run's text is no longer at {origin.path}. To read it where it is now, add "
-            f"--config.data.source={origin.kind()} --config.data.path=NEW"
+            f"the run's text is gone: {'; '.join(missing)}. If it moved, name its place with "
+            "train.py --workdir=RUN --config.data.path=NEW; of an exported run in its config.json"
         )
     corpus = prepare_corpora(origin, own.seed, stopping=stopping)
     if corpus.fingerprint != own.fingerprint:
@@ -96,20 +92,16 @@ def part_of(corpus: Corpus | Mixture, origin: Origin, asked: EvaluationData) -> 
     return source._replace(name=f"{name}-{CHOOSE}" if asked.part == CHOOSE else name)
 
 
-def _is_place_of(asked: EvaluationData, origin: Origin) -> bool:
-    """True if an evaluation names the source and the path of the run's own text."""
-    return (asked.source, asked.path) == (origin.kind(), getattr(origin, "path", ""))
-
-
 def _is_own(asked: EvaluationData, origin: Origin) -> bool:
-    """True if an evaluation names no text, a text of the run's mixture, or the run's own text at
-    its place."""
-    if isinstance(origin, MixtureSource):
-        return asked.source in ("", *origin.parts)
-    own = {name: [getattr(origin, name, None)] for name in (*OPTIONS, "valid_path")}
-    own["split"].append(getattr(origin, "valid_split", None))
-    same = all(getattr(asked, name) in ("", *values) for name, values in own.items())
-    return not asked.source or (_is_place_of(asked, origin) and same)
+    """True if an evaluation names no text, or the run's own or one of its mixture at its place."""
+    parts = origin.parts if isinstance(origin, MixtureSource) else {origin.kind(): origin}
+    part = parts.get(asked.source)
+    if part is None:
+        return not asked.source
+    own = {name: getattr(part, name, None) for name in OPTIONS}
+    own["split"] = getattr(part, "valid_split", None) or own["split"]
+    same = all(getattr(asked, name) in ("", value) for name, value in own.items())
+    return same and asked.path == getattr(part, "path", "")
 
 
 def _other(
@@ -119,45 +111,33 @@ def _other(
     stopping: Sequence[str],
 ) -> Source:
     """All documents of another text."""
-    if asked.valid_path:
-        raise DataError(
-            "data.valid_path is for a run's own text at another place, which data.source and "
-            "data.path name; they name another text. To evaluate on a text give data.path alone"
-        )
     other = _another(asked, own.source, encoder.file)
     corpus = prepare(other, own.seed, stopping=stopping)
-    return Source(corpus.train, other.description, corpus.fingerprint, other.short_name)
+    return Source(corpus.train, other.description, corpus.fingerprint, _free(other.short_name))
 
 
 def _another(asked: EvaluationData, origin: Origin, tokenizer: str) -> Documents:
     """The text that an evaluation names, all of it held out; options not given are the run's."""
-    own = ("field", "split", *(OPTIONS if _is_place_of(asked, origin) else ()))
-    usual = {name: getattr(origin, name, None) for name in own}
-    given = {name: getattr(asked, name) or usual.get(name) for name in OPTIONS}
-    given |= {"limit": getattr(origin, "limit", None)} if _is_place_of(asked, origin) else {}
+    _refuse_part(asked)
+    if asked.source in registry.tasks():
+        raise ConfigError(
+            f"data.source = {asked.source!r} names a task of a mixture, and this run has none "
+            "with it; without data.source the run's own text is read"
+        )
+    same = (asked.source, asked.path) == (origin.kind(), getattr(origin, "path", ""))
+    own = (*OPTIONS, "limit") if same else ("field", "split")
+    given = {name: getattr(origin, name, None) for name in own}
+    given |= {name: value for name in OPTIONS if (value := getattr(asked, name))}
+    given |= {"cut_one": False}
     read = {field.name for field in sources.find(asked.source).options({})}
     given = {name: value for name, value in given.items() if name in read}
     fixed = {"source": asked.source, "path": asked.path, "tokenizer": tokenizer}
     fixed |= {"cache": getattr(origin, "cache", ""), "valid_fraction": 0.0}
-    other, problems = sources.read(
-        given | fixed | ({"cut_one": False} if "cut_one" in read else {}), 2
-    )
+    other, problems = sources.read(given | fixed, 2)
     if problems:
         raise ConfigError("\n".join(problems))
     assert isinstance(other, Documents)
     return other
-
-
-def _moved(own: OwnText, asked: EvaluationData) -> Files | None:
-    """The run's source with another place of its files, if they are gone from their own."""
-    origin = own.source
-    if own.key is None or not isinstance(origin, Files) or asked.source != origin.kind():
-        return None
-    if any(getattr(asked, name) for name in OPTIONS) or not origin.missing():
-        return None
-    valid_path = asked.valid_path or origin.valid_path
-    moved = dataclasses.replace(origin, path=asked.path, valid_path=valid_path)
-    return moved if cache_key(moved, own.seed) == own.key else None
 
 
 def _part(corpus: Corpus, origin: Origin, part: str) -> Source:
@@ -177,18 +157,27 @@ def _part(corpus: Corpus, origin: Origin, part: str) -> Source:
 
 def _prepared(encoder: Encoder | Unavailable, corpus: Corpus, asked: EvaluationData) -> Source:
     """All documents of another text, from prepared tokens."""
-    if asked.part != "held_out":
-        raise ConfigError(
-            f"data.part = {asked.part!r} is a part of the run's own text, and "
-            f"data.tokens={asked.tokens} is another text"
-        )
+    _refuse_part(asked)
     if encoder.hash != corpus.card.get("tokenizer_hash"):
         raise DataError(
             f"the tokens in {asked.tokens} are of the tokenizer {corpus.card['tokenizer']}, and "
             f"the run was trained on those of {encoder.name}, which is another one"
         )
-    name = plain_word(Path(asked.tokens).name) or "tokens"
+    name = _free(plain_word(Path(asked.tokens).name) or "tokens")
     return Source(corpus.whole(), f"tokens:{asked.tokens}", corpus.fingerprint, name)
+
+
+def _refuse_part(asked: EvaluationData) -> None:
+    if asked.part != "held_out":
+        raise ConfigError(
+            f"data.part = {asked.part!r} is a part of the run's own text, and "
+            f"{asked.tokens or asked.path or asked.source} is another text"
+        )
+
+
+def _free(name: str) -> str:
+    """The name of another text, beside those of the run's own."""
+    return f"{name}-text" if name in (HELD_OUT, CHOOSE) else name
 
 
 def digest_of(part: str, corpus: Corpus) -> str:

@@ -92,9 +92,11 @@ class Learned(_Tokenizer):
 
     def within(self, vocab: int) -> "Learned":
         """The tokenizer without added tokens of larger ids, as Gemma 3 has one for images."""
+        import tokenizers
+
         written = json.loads(self.tokenizer.to_str())
         written["added_tokens"] = [t for t in written["added_tokens"] if t["id"] < vocab]
-        reduced = _package().Tokenizer.from_str(json.dumps(written))
+        reduced = tokenizers.Tokenizer.from_str(json.dumps(written))
         return Learned(Path(self.file), self.name, read=reduced)
 
     def measure(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -292,19 +294,9 @@ def _groups(every: Iterable[_Piece]) -> Iterator[list[_Piece]]:
         yield group
 
 
-def _package():
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise DataError(
-            "tokenizing text needs the package tokenizers, which is not installed; install it, or "
-            "use prepared tokens (data.tokens)"
-        ) from error
-    return tokenizers
-
-
 def _load(path: Path):
-    tokenizers = _package()
+    import tokenizers
+
     if path.is_dir():
         vocab, merges = path / "vocab.json", path / "merges.txt"
         for file in (vocab, merges):
@@ -319,7 +311,8 @@ def _load(path: Path):
 
 def _byte_level(model):
     """A tokenizer of a BPE whose characters stand for bytes."""
-    tokenizers = _package()
+    import tokenizers
+
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -328,7 +321,7 @@ def _byte_level(model):
 
 def train_bpe(texts, vocab: int):
     """Train a byte-level BPE of `vocab` tokens."""
-    tokenizers = _package()
+    import tokenizers
 
     tokenizer = _byte_level(tokenizers.models.BPE())
     trainer = tokenizers.trainers.BpeTrainer(
@@ -342,7 +335,7 @@ def train_bpe(texts, vocab: int):
 
 def bytes_as_bpe():
     """The tokenizer `bytes` in the form of a tokenizer.json: a BPE without merges."""
-    tokenizers = _package()
+    import tokenizers
 
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]

@@ -80,7 +80,6 @@ def adopt(
         state = {PARAMETERS: adopted.params}
         belongs = {
             "data": "",  # of a text that is not known
-            "text": None,
             "tokenizer": encoder.hash,
             "config": schema.as_fields(config),
             "format": FORMAT,

@@ -99,7 +99,7 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
         trained=trained_length(config),
         tokenizer=_tokenizer(workdir, loaded),
         digests=read_trained_on(workdir, card),
-        text=OwnText(config.data.source, config.seed, card["data"], card.get("text")),
+        text=OwnText(config.data.source, config.seed, card["data"]),
         prefix=config.data.prefix,
     )
 
@@ -176,7 +176,6 @@ def keep_beside(
         write_atomically(workdir / TOKENIZER, encoder.tokenizer.to_str())
     return {
         "data": corpus.fingerprint,
-        "text": corpus.key,
         "tokenizer": encoder.hash,
         "config": schema.as_fields(config),
         "format": FORMAT,
@@ -208,7 +207,7 @@ def _tokenizer(workdir: Path, loaded: Loaded) -> Encoder | tokenizer.Unavailable
     if kept.is_file():
         try:
             encoder = tokenizer.load(str(kept))
-        except DataError:
+        except (DataError, ImportError):
             if not isinstance(source, Tokens):
                 raise
         else:

@@ -91,7 +91,7 @@ def reading(path: Path) -> Iterator[None]:
     """A DataError for any error of a library that reads a file; a panic of Rust is no Exception."""
     try:
         yield
-    except (Stop, KeyboardInterrupt, SystemExit):
+    except (Stop, ImportError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -15,7 +15,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from posenc_jax.config.compare import changed
-from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.runs.workdir import Workdir, data_facts, data_in_words
 from posenc_jax.runtime import backend, errors
@@ -198,13 +197,12 @@ class Recorder:
         report: Report,
         metrics: Metrics | None,
         view: View | None,
-        rows: Batches | MixedBatches,
         rate: Callable[[int], ArrayLike],
         skipping: bool,
         lossless: bool,  # False: no bits per byte
     ):
         self.report, self.metrics, self.view = report, metrics, view
-        self.rows, self.rate = rows, rate
+        self.rate = rate
         self.skipping, self.lossless = skipping, lossless
         self.facts: dict = {}  # for status.json
         self.in_a_row = 0  # consecutive skipped steps
@@ -270,10 +268,10 @@ class Recorder:
         raise errors.NotFinite(
             f"step {step} is not finite: {_worded(values)}. "
             + (f"Neither are the {SKIPS - 1} before it. " if self.skipping else "")
-            + f"The last finite losses: {', '.join(self.finite) or 'none'}. Its batch: "
-            f"{self.rows.describe(step - 1)}. It was not saved. A lower learning_rate, a longer "
-            "warmup_steps or a lower clip may help, or skip_not_finite=True, which skips "
-            "such steps: use another --workdir, and init_from for the weights of this one"
+            + f"The last finite losses: {', '.join(self.finite) or 'none'}. It was not "
+            "saved. A lower learning_rate, a longer warmup_steps or a lower clip may help, or "
+            "skip_not_finite=True, which skips such steps: use another --workdir, and init_from "
+            "for the weights of this one"
         )
 
 

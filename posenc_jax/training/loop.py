@@ -79,7 +79,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         view = View(config, run.path, identity_of(run.path), facts)
     rows, report = batches.batches_of(corpus, config), Report(run, config, parts, step)
     rate, skipping = optimizer.schedule(config), config.skip_not_finite
-    recorder = Recorder(report, metrics, view, rows, rate, skipping, corpus.lossless)
+    recorder = Recorder(report, metrics, view, rate, skipping, corpus.lossless)
     with recorder as record, profile:
 
         def save() -> None:

@@ -100,14 +100,6 @@ def test_options_are_chosen_on_documents_that_are_not_reported_on(call, tmp_path
     assert set(found) == {"held-out", "choose"}
     assert found["choose"]["text"].startswith("to choose on, of text:")
     assert found["choose"]["token_hash"] != found["held-out"]["token_hash"]
-    out = call(
-        "eval_extrapolation.py",
-        tmp_path / "run",
-        "--config.data.part=choose",
-        "--config.data.source=stdlib",
-        code=2,
-    )
-    assert "data.part = 'choose' is a part of the run's own text and has no effect" in out
 
 
 def test_a_run_without_a_third_split_has_none_to_choose_on(run, call):

@@ -247,7 +247,7 @@ import runpy, sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {blocked!r}:
-            raise ImportError(f"{{name}} is not installed here")
+            raise ModuleNotFoundError(f"{{name}} is not installed here", name=name)
 
 sys.meta_path.insert(0, Missing())
 sys.argv = {words!r}
@@ -342,7 +342,7 @@ def test_tokens_of_another_tokenizer_are_refused(run, texts, call, tmp_path):
 def test_text_without_the_package_is_an_error_in_one_line(run, texts):
     news = ["--config.data.source=text", f"--config.data.path={texts}/text/*.txt"]
     out = without_packages("eval_extrapolation.py", f"--workdir={run}", *SMALL, *news, code=65)
-    assert "tokenizing text needs the package tokenizers, which is not installed" in out
+    assert "text cannot be tokenized: tokenizers is not installed here" in out
     assert "Traceback" not in out
 
 

@@ -103,21 +103,6 @@ def test_a_run_without_a_whole_checkpoint_does_not_restart(call, stopped):
     assert (stopped / "metrics.jsonl").read_text() == lines
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("short.txt", b"too short", "tokens: too few for one row of 32"),
-        ("a.jsonl", b'{"text": "a"}\n{"text"\n', "a.jsonl, line 2"),
-    ],
-)
-def test_data_that_will_not_do_is_named(name, content, message, call, tmp_path):
-    (tmp_path / name).write_bytes(content)
-    fields = {"data.path": tmp_path / name, "data.cache": tmp_path / "cache"}
-    fields |= {"data.source": {"txt": "text"}.get(name[-3:], "jsonl"), "data.valid_fraction": 0}
-    out = call("train.py", tmp_path / "run", code=65, **fields)
-    assert message in out and "Traceback" not in out
-
-
 def test_a_full_disk_ends_a_run_and_the_same_command_resumes_it(program, call, small_disk):
     workdir, ballast = small_disk / "run", small_disk / "ballast"
     fields = {"steps": 100_000, "save_every": 20, "log_every": 10, "valid_every": 10**6, "keep": 1}

@@ -92,8 +92,7 @@ def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(call, tmp_path)
     bad = int(re.search(r"step (\d+) is not finite", out)[1])
     saved = [int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdigit()]
     assert max(saved) < bad
-    for word in ("The last finite losses: ", f"(step {bad - 1})", "Its batch: rows of 32 tokens"):
-        assert word in out
+    assert "The last finite losses: " in out and f"(step {bad - 1})" in out
     fields["log_every"] = 1
     out = call("train.py", tmp_path / "skipping", skip_not_finite=True, **fields)
     lines = read_metrics(tmp_path / "skipping" / "metrics.jsonl")

@@ -57,7 +57,10 @@ WITHOUT_EFFECT = [
         {"data.source": "text", "data.path": "a", "data.hold_out": "package"},
         "data.hold_out = 'package' has no effect with data.source=text",
     ),
-    ({"data.document_length": 9}, "data.document_length = 9 has no effect"),
+    (
+        {"data.source": "synthetic", "data.task": "needle", "data.gaps": "log"},
+        "data.gaps = 'log' has no effect with data.task=needle",
+    ),
     ({"data.split": "test"}, "data.split = 'test' has no effect"),
     ({"data.source": "text", "data.path": "a", "data.field": "body"}, "data.field = 'body' has no"),
     ({"data.source": "synthetic", "data.path": "a"}, "data.path = 'a' has no effect"),

@@ -261,6 +261,3 @@ class EvaluationData:
     name: str = default("", "configuration of a hub data set; empty: the run's, of its own data")
     revision: str = default("", "of a hub data set; empty: that of the run, of its own data")
     begins: str = default("", "line or row that begins a document; empty: the run's, of its own")
-    valid_path: str = default(
-        "", "where the held-out documents of a run that moved are now, beside path"
-    )

@@ -21,7 +21,6 @@ from posenc_jax.runtime.files import expanded
 
 # Errors raised by damaged files, compressed or not.
 UNREADABLE = (OSError, EOFError, zlib.error)
-ROWS = 256  # rows of parquet and data sets read at once
 
 
 def given(name: str, value: Any):
@@ -176,21 +175,12 @@ def opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
             with gzip.open(raw) as text:
                 yield text, raw
         elif path.suffix == ".zst":
-            with io.BufferedReader(pyarrow(path).input_stream(raw, compression="zstd")) as text:
+            import pyarrow
+
+            with io.BufferedReader(pyarrow.input_stream(raw, compression="zstd")) as text:
                 yield text, raw
         else:
             yield raw, raw
-
-
-def pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(
-            f"reading {path} needs the package pyarrow, which is not installed; install it, or use "
-            "prepared tokens (data.tokens)"
-        ) from error
-    return pyarrow
 
 
 def whole(path: Path) -> Document:
@@ -205,7 +195,7 @@ def whole(path: Path) -> Document:
 
 def cut(document: Document, begins: str | None) -> Iterator[Document]:
     """Documents in a file, each of which begins with a matching line."""
-    starts = [m.start() for m in re.finditer(_pattern(begins), document.text)] if begins else []
+    starts = _starts(document.text, begins) if begins else ()
     edges = sorted({0, *starts, len(document.text)})
     if len(edges) > 2 and not document.text[: edges[1]].strip():  # no text before the first match
         edges.pop(1)
@@ -218,14 +208,27 @@ def cut(document: Document, begins: str | None) -> Iterator[Document]:
         yield Document(f"{document.name} at byte {start:,}", text, size=each * len(text))
 
 
+def _starts(text: bytes, begins: str) -> Iterator[int]:
+    """Places of the matching lines."""
+    place = 0
+    for line in io.BytesIO(text):
+        if _matches(line, begins):
+            yield place
+        place += len(line)
+
+
+def _matches(text: bytes, begins: str) -> bool:
+    return re.match(begins, text.decode(errors="replace"), re.MULTILINE) is not None
+
+
 def joined(rows: Iterable[Document], begins: str | None) -> Iterator[Document]:
     """Documents of several rows, each of which begins with a matching row; None: of one row."""
     if not begins:
         yield from rows
         return
-    pattern, gathered, blank = re.compile(_pattern(begins)), [], True
+    gathered, blank = [], True
     for row in rows:
-        if not blank and pattern.match(row.text):
+        if not blank and _matches(row.text, begins):
             yield _one(gathered)
             gathered, blank = [], True
         gathered.append(row)
@@ -237,10 +240,6 @@ def joined(rows: Iterable[Document], begins: str | None) -> Iterator[Document]:
 def _one(rows: list[Document]) -> Document:
     text = b"".join(r.text if r.text.endswith(b"\n") else r.text + b"\n" for r in rows)
     return Document(rows[0].name, text, size=sum(row.size for row in rows))
-
-
-def _pattern(begins: str) -> bytes:
-    return f"(?m)^(?:{begins})".encode()
 
 
 def of_column(

@@ -13,6 +13,8 @@ from posenc_jax.runtime.errors import ConfigError, DataError
 from posenc_jax.runtime.files import expanded
 from posenc_jax.runtime.hub import connected
 
+ROWS = 256  # read at once
+
 
 class _Rows(NamedTuple):
     split: str
@@ -77,7 +79,7 @@ class Hub(_files.Cut):
 
         def texts() -> Iterator[Any]:
             with _reading(self, read.split):
-                for batch in rows.select_columns(self.field).iter(_files.ROWS):
+                for batch in rows.select_columns(self.field).iter(ROWS):
                     yield from batch[self.field]
 
         each = 0.0 if self.limit else read.size / max(len(rows), 1)

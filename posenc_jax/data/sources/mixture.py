@@ -58,13 +58,12 @@ class Mixture(Text):
     def mistakes(self) -> list[str]:
         parts = [problem for part in self.parts.values() for problem in part.mistakes()]
         problems = list(dict.fromkeys(super().mistakes() + parts))
-        by_package = any(getattr(p, "hold_out", "") == "package" for p in self.parts.values())
-        for name, part in self.parts.items():
-            if by_package and _is_task(name) and part.files():
-                problems.append(
-                    f"data.mixture: {name} holds out single files of the code that stdlib holds "
-                    "out by package; take stdlib without hold_out=package, or another task"
-                )
+        stdlib = self.parts.get("stdlib")
+        if "needle" in self.parts and getattr(stdlib, "hold_out", "") == "package":
+            problems.append(
+                "data.mixture: needle holds out single files of the code that stdlib holds out by "
+                "package; take stdlib without hold_out=package, or another task"
+            )
         return problems
 
 

@@ -16,7 +16,7 @@ from prepared_texts import letters, texts_of
 from posenc_jax.data import corpora, hashes, sources, tasks
 from posenc_jax.data import prepare as preparing
 from posenc_jax.data.batches import Batches
-from posenc_jax.runtime.errors import DataError, Stop
+from posenc_jax.runtime.errors import DataError
 
 
 def test_documents_stay_whole_and_are_split_by_hash(prepare, texts):
@@ -127,21 +127,9 @@ def test_a_bad_line_is_named(content, message, tmp_path, prepare):
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
 
 
-def test_an_unwritable_cache_names_the_field(prepare, texts, tmp_path):
-    (tmp_path / "cache").write_text("a file is there")
-    with pytest.raises(Stop, match="set data.cache to a writable folder") as caught:
-        prepare(**texts)
-    assert caught.value.code == 74
-
-
 def test_the_cache_is_in_the_users_folder_of_caches(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert corpora.cache_folder("") == tmp_path / "posenc-jax"
-
-
-def test_a_pattern_without_files_is_refused(prepare):
-    with pytest.raises(DataError, match="nothing matches 'no/such/\\*.txt'"):
-        prepare(source="text", path="no/such/*.txt")
 
 
 def test_the_standard_library_is_read_without_its_tests(prepare):

@@ -11,6 +11,9 @@ from configs import rope
 from posenc_jax.config import load
 from posenc_jax.data import batches
 from posenc_jax.data.prepare import prepare_corpora
+from posenc_jax.data.sources import EvaluationData
+from posenc_jax.data.texts import OwnText, text_of
+from posenc_jax.runtime.errors import ConfigError
 
 L = 32
 
@@ -164,6 +167,25 @@ def test_invalid_mixtures_are_refused(texts, mixture, message):
 )
 def test_fields_that_no_part_reads_are_refused(texts, fields, message):
     assert message in "\n".join(problems_of(config(texts, **fields)))
+
+
+def test_an_evaluation_reads_the_text_that_it_names(texts):
+    corpus, _ = prepared(texts, choose_fraction=0.3)
+    origin = load(config(texts, choose_fraction=0.3)).data.source
+    own = OwnText(origin, 0, corpus.fingerprint)
+
+    def read(**asked):
+        return text_of(EvaluationData(**asked), own, corpus.encoder)
+
+    assert read(source="text", path=f"{texts}/*.txt").fingerprint == read().fingerprint
+    assert read(source="variables", part="choose").name == "variables-choose"
+    (texts / "held-out").write_text("another text")
+    other = {"source": "text", "path": f"{texts}/held-out"}
+    assert read(**other).words == f"text:{texts}/held-out" and read(**other).name != read().name
+    with pytest.raises(ConfigError, match="is a part of the run's own text, and .* is another"):
+        read(part="choose", **other)
+    with pytest.raises(ConfigError, match="'copy' names a task of a mixture"):
+        read(source="copy")
 
 
 def test_an_option_of_a_part_is_that_of_its_source_alone(tmp_path):

@@ -142,9 +142,12 @@ class TestDocumentsOfManyRows:
         text = " \n" + "".join(JOINED)
         (tmp_path / "a.txt").write_text(text)
         source = {"source": "text", "path": f"{tmp_path}/a.txt", "valid_fraction": 0.0}
-        corpus = prepare(begins="^ = [^=]", **source)
-        assert texts_of(corpus.train) == [" \n" + JOINED[0], JOINED[1]]
+        for begins in ("^ = [^=]", "(?i) = (ONE|Two)", r" = \w+ = $"):
+            corpus = prepare(begins=begins, **source)
+            assert texts_of(corpus.train) == [" \n" + JOINED[0], JOINED[1]]
         assert texts_of(prepare(begins="nowhere", **source).train) == [text]
+        (tmp_path / "a.txt").write_text("École\nÜber\nÈve\n")
+        assert texts_of(prepare(begins="[ÉÈ]", **source).train) == ["École\nÜber\n", "Ève\n"]
 
 
 class TestFiles:

@@ -154,7 +154,7 @@ class TestFingerprint:
         read = {name: prepare(**fields) for name, fields in golden(tmp_path).items()}
         assert {name: corpus.fingerprint[:12] for name, corpus in read.items()} == GOLDEN
         plain = prepare(source="text", path=f"{tmp_path}/txt/*.txt")
-        assert plain.key == "2b7540a87d32af56"  # no option that it leaves alone is part of it
+        assert plain.folder.name == "text-2b7540a87d32af56"  # of no option that it leaves alone
 
     def test_the_fingerprint_depends_on_the_text_and_not_its_path(self, prepare, texts, tmp_path):
         first = prepare(**texts)

@@ -191,20 +191,3 @@ def test_a_task_corpus_stores_gaps_chance_and_fixed_tests(tmp_path):
 def test_gap_law_and_length_change_the_corpus(tmp_path):
     chosen = ({}, {"gaps": "log"}, {"far": 2.0})
     assert len({prepared(tmp_path, **fields).folder for fields in chosen}) == 3
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"task": "needle", "gaps": "log"}, "data.gaps = 'log' has no effect with data.task=need"),
-        ({"task": "copy", "far": 2.0}, "data.far = 2.0 has no effect with data.task=copy"),
-        ({"task": "mqar", "document_length": 9}, "data.document_length = 9 has no effect with"),
-        ({"task": "variabels"}, "data.task must be one of"),
-        ({"source": "stdlib", "answers_only": True}, "data.answers_only has no effect"),
-    ],
-)
-def test_fields_without_effect_are_refused(fields, message):
-    config = rope.get_config()
-    config.data.update({"source": "synthetic"} | fields)
-    problems = problems_of(config)
-    assert any(message in line for line in problems), problems

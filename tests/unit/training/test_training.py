@@ -190,7 +190,7 @@ def test_the_logged_rate_is_that_of_the_step(config, tmp_path):
     settings, path = config(log_every=1), tmp_path / "metrics.jsonl"
     report = Report(Workdir(tmp_path), settings, parameters.make(settings), step=0)
     losses = 2.0, float("nan"), 1.5
-    with Recorder(report, Metrics(path, 0), None, None, float, True, lossless=True) as record:
+    with Recorder(report, Metrics(path, 0), None, float, True, lossless=True) as record:
         for step, loss in enumerate(losses, 1):
             measured = {"loss": loss, "bpb": loss, "grad_norm": 1.0, "skipped": step > 1}
             record.record(step, measured)
