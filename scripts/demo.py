@@ -7,7 +7,6 @@ demo` runs it.
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -43,8 +42,7 @@ def main(argv: list[str]) -> int:
 
 def demo(workdir: Path, out: Path, words: list[str]) -> int:
     begin = time.monotonic()
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-    code = sweep(str(ROOT / "configs/sweeps/demo.py"), workdir, words, workers=min(3, cores))
+    code = sweep(str(ROOT / "configs/sweeps/demo.py"), workdir, words, workers=3)
     if code == errors.DONE:
         page = report([workdir], out).resolve()
         minutes, seconds = divmod(int(time.monotonic() - begin), 60)

@@ -21,6 +21,7 @@ from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, OtherConfig, Stop
+from posenc_jax.runtime.files import expanded
 
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 EVALUATION = "evaluation."  # begins a field of the grid that is one of the job's evaluation
@@ -75,7 +76,8 @@ class Job:
     def sources(self) -> set[Path]:
         """Folders of the runs that it goes on from."""
         fields = dict(self.fields)
-        return {Path(fields[name]) for name in ("anneal", "init_from") if fields.get(name)}
+        named = (fields.get(name) for name in ("anneal", "init_from"))
+        return {expanded(name).resolve() for name in named if name}
 
     @functools.cached_property
     def config(self) -> Training:

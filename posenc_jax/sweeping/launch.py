@@ -10,9 +10,6 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from posenc_jax.runtime.errors import ConfigError
-from posenc_jax.runtime.terminal import counted
-
 # Sets the cores and PR_SET_PDEATHSIG, so that a killed sweep leaves no process with a locked
 # workdir, then becomes the command. A preexec_fn would fork this process with the threads of jax.
 BECOME = """
@@ -69,14 +66,9 @@ class Local:
 
     def __init__(self, workers: int | None = None):
         self.gpus = gpus()
-        self.workers = workers or max(1, len(self.gpus))
         self.cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
-        places, noun = (self.gpus, "GPU") if self.gpus else (self.cores, "core")
-        if places and self.workers > len(places):
-            raise ConfigError(
-                f"--workers={self.workers} exceeds the {counted(len(places), noun)}: "
-                "each job takes one"
-            )
+        wanted, places = workers or max(1, len(self.gpus)), len(self.gpus or self.cores)
+        self.workers = min(wanted, places or wanted)
         self.free = list(range(self.workers))[::-1]
 
     def start(self, name: str, command: list[str], log: Path) -> LocalTask:

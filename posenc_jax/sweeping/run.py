@@ -116,7 +116,8 @@ class Scheduler:
 
     def _start(self) -> None:
         while len(self.running) < self.launcher.workers:
-            ahead = {progress.job.folder for progress in self.of_state("waiting", "running")}
+            left = self.of_state("waiting", "running")
+            ahead = {progress.job.folder.resolve() for progress in left}
             ready = [
                 progress
                 for progress in self.of_state("waiting")
@@ -260,7 +261,7 @@ def sweep(
 def _ready(plan: Plan) -> list[Job]:
     """Jobs that could start now."""
     left = [job for job in plan.jobs() if not job.is_done()]
-    ahead = {job.folder for job in left}
+    ahead = {job.folder.resolve() for job in left}
     return [job for job in left if ahead.isdisjoint(job.sources)]
 
 

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import os
 import signal
 import time
 
@@ -74,8 +75,12 @@ def test_a_grid_that_grows_renames_nothing(tmp_path):
 def test_cores_are_shared_without_overlap():
     parts = [share(list(range(7)), place, 3) for place in range(3)]
     assert sum(parts, []) == list(range(7)) and all(parts)
-    with pytest.raises(ConfigError, match="each job takes one"):
-        Local(10_000)
+
+
+@pytest.mark.parametrize(("gpus", "workers"), [("1,3", 2), ("-1", len(os.sched_getaffinity(0)))])
+def test_no_more_jobs_run_than_there_are_gpus_or_cores(gpus, workers, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    assert Local(10_000).workers == workers
 
 
 @pytest.fixture
@@ -115,7 +120,11 @@ def test_each_job_runs_once(sweep):
 
 def test_a_job_waits_for_the_run_that_it_goes_on_from(tmp_path, at_once):
     first = {"recipe": "configs/rope.py", "seed": 0}
-    runs = [first, first | {"seed": 1, "anneal": f"{tmp_path}/rope-s0"}, first | {"seed": 2}]
+    runs = [
+        first,
+        first | {"seed": 1, "anneal": os.path.relpath(tmp_path / "rope-s0")},
+        first | {"seed": 2},
+    ]
     launcher = Pretend()
     made = {"grid": runs, "fields": {"steps": 4, "schedule": "linear"}}
     assert Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), launcher).run([], lambda _: None) == 0
