@@ -61,7 +61,7 @@ def _check_steps(steps: int, saved: list[int]) -> None:
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
     mesh, transform = devices.make_mesh(sequence=config.sequence), optimizer.make(config)
     parts, step, state = _start(config, run, corpus, saving, mesh, transform)
-    stopping, profile = processes.Stopping(signals, mesh), Profile(config, run, step)
+    stopping, profile = processes.Stopping(signals, mesh), Profile(config, run)
     run.say(first_screen(config, parts, corpus, mesh, step))
     if step >= config.steps:
         return _done(run, step, state, "already done")

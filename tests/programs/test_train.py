@@ -158,7 +158,6 @@ def test_the_steps_of_a_profile_are_traced(call, whole, tmp_path):
     run = tmp_path / "run"
     call("train.py", run, profile="4,6", stop_at=5, code=75)  # as far as it goes
     call("train.py", run, profile="4,6")
-    call("train.py", run, profile="4,6")  # it is done
     assert status(run)["digest"] == status(whole[0])["digest"]
     traced = []
     for path in sorted(run.glob("profile/plugins/profile/*/*.xplane.pb")):
@@ -167,8 +166,7 @@ def test_the_steps_of_a_profile_are_traced(call, whole, tmp_path):
         traced.append([dict(event.stats)["step_num"] for event in events if event.name == "train"])
     assert traced == [[4, 5], [6]]
     shutil.rmtree(run / "profile")
-    out = call("train.py", run, profile="4,6", code=2)
-    assert out.splitlines()[-1].endswith("profile = '4,6': step 12 is already trained")
+    call("train.py", run, profile="4,6")  # it is done
 
 
 def test_a_run_of_muon_resumes_and_refuses_adamw(call, whole, tmp_path):
