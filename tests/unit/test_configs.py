@@ -106,6 +106,10 @@ WITHOUT_EFFECT = [
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
         ({"train_length": 1}, ["train_length must be at least 2"]),
+        (
+            {"train_length": "64", "data.source": "synthetic", "data.task": "variables"},
+            ["train_length must be a whole number of at least 1; got '64'"],
+        ),
         ({"model.width": 0, "steps": 0}, ["steps must be", "model.width must be"]),
         ({"batch_size": 99_999_999_999}, ["must be at most 16,777,216; got 99,999,999,999"]),
         ({"model.layers": 10**9}, ["model.layers must be at most 10,000; got 1,000,000,000"]),
