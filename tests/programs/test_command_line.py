@@ -134,6 +134,9 @@ NAMES = {
     "block_size": "'train_length'",
     "max_iters": "'steps'",
     "rope_theta": "'encoding.base'",
+    "rope_type": "'extension.name'",
+    "ici_fsdp_parallelism": "'sharding'",
+    "hf_name": "'data.name'",
     "train_lenght": "'train_length'",
 }
 
