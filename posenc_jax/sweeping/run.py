@@ -24,7 +24,7 @@ from posenc_jax.runtime.files import locked
 from posenc_jax.runtime.terminal import clock, counted, say, silence, stop_requests
 from posenc_jax.sweeping import slurm
 from posenc_jax.sweeping.jobs import Job, jobs_of, refuse_mistakes, refuse_other_runs
-from posenc_jax.sweeping.launch import Launcher, Local, Task
+from posenc_jax.sweeping.launch import Local, LocalTask
 from posenc_jax.sweeping.rates import Plan, Scheme, Trial, checked_rates
 
 RETRIES = 2
@@ -59,10 +59,10 @@ class Progress:
 class Scheduler:
     """Runs the jobs of a plan, which may know more of them after each that ends."""
 
-    def __init__(self, plan: Plan, launcher: Launcher):
+    def __init__(self, plan: Plan, launcher: Local | slurm.Slurm):
         self.plan, self.launcher = plan, launcher
         self.all: list[Progress] = []
-        self.running: dict[str, tuple[Progress, Task]] = {}
+        self.running: dict[str, tuple[Progress, LocalTask | slurm.SlurmTask]] = {}
         self._update()
 
     def _update(self) -> None:
@@ -297,7 +297,7 @@ def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> 
     return plan
 
 
-def run_plan(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
+def run_plan(plan: Plan, launcher: Local | slurm.Slurm, until: float = math.inf) -> int:
     workdir = plan.workdir
     Workdir(workdir).create()
     with locked(workdir, "another sweep"), stop_requests() as stopping, LiveTable() as display:
