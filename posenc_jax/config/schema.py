@@ -195,11 +195,6 @@ class Training:
         0.95, "of AdamW: decay of the mean of squared gradients", between(0, 0.999999)
     )
     clip: float = default(1.0, "largest global norm of a gradient", above_zero(1e-30, 1e30))
-    skip_not_finite: bool = default(
-        False,
-        "if the loss or gradient is not finite: True: skip the step; False: stop",
-        true_or_false,
-    )
     accumulate: int = default(
         1, "micro-batches per batch; the gradient is that of the whole batch", whole(1, 2**24)
     )

@@ -13,7 +13,6 @@ from running import finish
 
 import posenc_jax
 from posenc_jax.runs.metrics import read_metrics
-from posenc_jax.training import console
 
 
 def status(workdir):
@@ -94,24 +93,6 @@ def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(call, tmp_path)
     assert max(saved) < bad
     for word in ("The last finite losses: ", f"(step {bad - 1})", "Its batch: rows of 32 tokens"):
         assert word in out
-    fields["log_every"] = 1
-    out = call("train.py", tmp_path / "skipping", skip_not_finite=True, **fields)
-    lines = read_metrics(tmp_path / "skipping" / "metrics.jsonl")
-    skipped = out.count("is not finite")
-    assert skipped > 5 and f"done: 12 steps, {skipped} skipped; digest" in out
-    assert status(tmp_path / "skipping")["skipped"] == skipped == lines[-1]["skipped"]
-    out = call("train.py", tmp_path / "skipping", skip_not_finite=True, **fields)
-    assert f"already done: 12 steps, {skipped} skipped" in out
-    assert status(tmp_path / "skipping")["skipped"] == skipped
-    rates = {line["learning_rate"] for line in lines if line["step"] > 12 - skipped}
-    assert len(rates) == 1  # the schedule waits with the optimizer
-
-
-def test_skipping_has_an_end(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(console, "SKIPS", 5)
-    fields = {"learning_rate": 1e30, "warmup_steps": 0, "skip_not_finite": True}
-    out = call("train.py", tmp_path / "run", **fields, code=70)
-    assert "Neither are the 4 before it" in out and status(tmp_path / "run")["code"] == 70
 
 
 def test_a_model_is_fine_tuned_at_a_longer_length(call, whole, tmp_path):
