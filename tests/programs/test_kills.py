@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -162,31 +161,3 @@ def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, run, tmp_p
         run, words = tmp_path / "new", []
     out = call(name, run, *words, code=75, **fields)
     assert "stopped by SIGTERM during tokenization" in out
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("setsid"), reason="no setsid to give a process a terminal")
-def test_a_closed_terminal_stops_the_run(command, tmp_path):
-    """A broken connection sends SIGHUP and closes the output."""
-    workdir = tmp_path / "run"
-    own, theirs = os.openpty()
-    words = command("train.py", workdir, **(LONGER | {"steps": 100_000}))
-    process = subprocess.Popen(
-        ["setsid", "--ctty", sys.executable, *words],
-        cwd=ROOT,
-        env=os.environ | {"NPROC": "1"},
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup ignores it
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    said = b""
-    while b" 20/100000" not in said:
-        assert process.poll() is None
-        said += os.read(own, 65_536)
-    os.close(own)
-    assert process.wait(timeout=60) == 75
-    status = json.loads((workdir / "status.json").read_text())
-    assert (status["state"], status["signal"]) == ("stopped", "SIGHUP")
-    assert status["saved"] == status["step"] >= 20
