@@ -50,17 +50,7 @@ def test_every_size_is_valid(size):
 
 WITHOUT_EFFECT = [
     ({"data.path": "books/*.txt"}, "data.path = 'books/*.txt' has no effect with data.source=stdl"),
-    ({"data.task": "copy"}, "data.task = 'copy' has no effect with data.source=stdlib"),
-    ({"data.documents": 9}, "data.documents = 9 has no effect"),
     ({"data.prefix": 1, "model.bos": True}, "data.prefix has no effect with model.bos"),
-    (
-        {"data.source": "text", "data.path": "a", "data.hold_out": "package"},
-        "data.hold_out = 'package' has no effect with data.source=text",
-    ),
-    ({"data.document_length": 9}, "data.document_length = 9 has no effect"),
-    ({"data.split": "test"}, "data.split = 'test' has no effect"),
-    ({"data.source": "text", "data.path": "a", "data.field": "body"}, "data.field = 'body' has no"),
-    ({"data.source": "synthetic", "data.path": "a"}, "data.path = 'a' has no effect"),
     ({"extension.scale": 4.0}, "extension.scale = 4.0 has no effect with extension.name=none"),
     ({"extension.name": "logn", "extension.scale": 4.0}, "has no effect with extension.name=logn"),
 ]
@@ -111,11 +101,6 @@ WITHOUT_EFFECT = [
             ["train_length must be a whole number of at least 1; got '64'"],
         ),
         ({"model.width": 0, "steps": 0}, ["steps must be", "model.width must be"]),
-        ({"batch_size": 99_999_999_999}, ["must be at most 16,777,216; got 99,999,999,999"]),
-        ({"model.layers": 10**9}, ["model.layers must be at most 10,000; got 1,000,000,000"]),
-        ({"model.width": 2**40}, ["model.width must be at most"]),
-        ({"steps": 2**40}, ["steps must be at most 2,147,483,647"]),
-        ({"train_length": 2**30}, ["train_length must be at most 16,777,216"]),
         ({"weight_decay": 1e20}, ["must be a number from 0 to 1000000.0; got 1e+20"]),
         ({"clip": 1e-320}, ["clip must be a number from 1e-30"]),
         ({"extension.scale": 1e300}, ["extension.scale must be a number from"]),
@@ -264,11 +249,6 @@ def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
     assert problems_of(within) == [] and load(within).train_length == 211  # of 211.84
 
 
-def test_a_fine_tuning_recipe_needs_init_from():
-    (problem,) = problems_of(import_module("configs.finetune").get_config())
-    assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
-
-
 def test_init_from_requires_the_same_model_and_encoding(source):
     problem, _ = problems_of(finetune(source, **{"model.activation": "gelu"}))  # and a.jsonl
     assert "model.activation is 'swiglu' in" in problem and "'gelu' here" in problem
@@ -315,15 +295,10 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
     [
         ({"name": "yarn:8", "scale": 4.0}, "give different scales"),
         ({"name": "yarn:beta_fast=8", "beta_fast": 16.0}, "sets 'beta_fast' a second time"),
-        ({"name": "yarn:8:4"}, "has two scales"),
-        ({"name": "yarn+ntk", "scale": 2.0}, "both change the rotation"),
-        ({"name": "yarn+dynamic_ntk", "scale": 2.0}, "both change the rotation"),
         ({"name": "topk:k=8"}, "'topk' is for evaluations; train without it"),
         ({"name": "dynamic_ntk+logn"}, "'dynamic_ntk' follows the length read; train with 'ntk'"),
         ({"name": "logn+window", "scale": 2.0}, "extension.scale = 2.0 has no effect"),
-        ({"name": "yarn", "beta_fats": 1}, "did you mean 'beta_fast'?"),
         ({"name": "none", "beta_fast": 1}, "extension 'none' takes no options; got 'beta_fast'"),
-        ({"name": "yarn", "scale": 2.0, "ramp": "steep"}, "ramp must be one of"),
     ],
 )
 def test_mistakes_in_an_extension_are_refused(fields, message):
