@@ -6,7 +6,6 @@ report. The same command resumes. --config.FIELD=VALUE sets a field in every run
 demo` runs it.
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -27,9 +26,7 @@ What to try next:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument(
         "--workdir", type=Path, default=Path("runs/demo"), help="folder of the sweep"
     )

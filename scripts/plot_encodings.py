@@ -8,7 +8,6 @@ encoding instead, with gates over held-out text. A RUN with an additive encoding
 shares of content and position in the scores and keys of its first layer.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -16,9 +15,7 @@ from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path, default=Path("report/encodings"))
     parser.add_argument("--length", type=int, default=128, help="L; default: 128")

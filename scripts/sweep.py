@@ -15,7 +15,6 @@ only its new jobs. A failed job is retried, then reported at the end.
   --dry_run                with --launcher=slurm: print the script for sbatch, and submit nothing
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -24,9 +23,7 @@ from posenc_jax.sweeping import run
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("--config", required=True, help="a file of configs/sweeps/")
     parser.add_argument("--workdir", required=True, type=Path, help="the folder of the sweep")
     parser.add_argument("--launcher", default="local", choices=["local", "slurm"])

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from importlib import import_module
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from posenc_jax.config import building, check, compare, environment, flags, load
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
 from posenc_jax.runs import parameters
+from posenc_jax.runtime import terminal
 from posenc_jax.runtime.errors import ConfigError, Stop
 
 FOLDER = ROOT / "configs"
@@ -372,3 +374,6 @@ def test_the_home_folder_is_where_its_sign_says(monkeypatch):
     monkeypatch.setenv("HOME", "/somewhere")
     assert environment.workdir_of("~/runs/rope") == "/somewhere/runs/rope"
     assert environment.workdir_of("runs/rope") == "runs/rope"
+    parser = terminal.parser("a program")
+    parser.add_argument("--workdir", type=Path)
+    assert parser.parse_args(["--workdir=~/sweep"]).workdir == Path("/somewhere/sweep")
