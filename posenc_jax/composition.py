@@ -60,7 +60,7 @@ def with_scale(name: str, scale: float) -> str:
 
 
 def value(written: str) -> Any:
-    """A number in ASCII digits, True or False, a tuple of them, or the text itself."""
+    """A number in ASCII digits (1e3 is an int), True or False, a tuple of them, or the text."""
     if written[:1] in ("(", "[") and written[-1:] in (")", "]"):
         return tuple(value(word.strip()) for word in written[1:-1].split(",") if word.strip())
     if "/" in written:
@@ -68,12 +68,18 @@ def value(written: str) -> Any:
     if written in ("True", "False"):
         return written == "True"
     plain = written.isascii() and "_" not in written  # Python takes 1_28 and full-width digits
-    for kind in (int, float) if plain else ():
+    for kind in (int, _number) if plain else ():
         try:
             return kind(written)
         except ValueError:
             continue
     return written
+
+
+def _number(written: str) -> float:
+    number = float(written)
+    whole = "." not in written and number.is_integer() and abs(number) < 1e15
+    return int(number) if whole else number
 
 
 def _written(value: Any) -> str:

@@ -11,7 +11,6 @@ Compare what is printed with the model card (docs/pretrained.md).
       --config.data.path='books/*.txt' --config.lengths=2048,8192,16384
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -19,9 +18,7 @@ from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("--workdir", required=True, type=Path, help="the new run")
     parser.add_argument(

@@ -2,9 +2,9 @@
 python scripts/check_config.py --list
 
 Checks a configuration and prints it resolved, with its parameters and their memory in training.
-Also prints the turns of each rotary pair within the trained length, the receptive field of hybrid
-layers, and how far training can move a trained bias, in logits. `--list` prints every encoding and
-extension with its options, and what the columns of curves.csv hold.
+Also prints the turns of each rotary pair within the trained length, and how far training can move a
+trained bias, in logits. `--list` prints every encoding and extension with its options, and what the
+columns of curves.csv hold.
 """
 
 import dataclasses
@@ -34,7 +34,6 @@ def print_configuration(argv: list[str]) -> None:
     from posenc_jax import extensions
     from posenc_jax.data import corpora
     from posenc_jax.runs import parameters
-    from posenc_jax.schemes.hybrid import Hybrid
     from posenc_jax.schemes.rope import RoPE
 
     run = config.load(recipe, more=problems)
@@ -56,9 +55,6 @@ def print_configuration(argv: list[str]) -> None:
         terminal.say(f"turns of each rotary pair within L = {encoding.train_length}")
         turns = extensions.turns(encoding).reshape(-1)
         terminal.say("  " + " ".join(f"{each:.3g}" for each in turns))
-    if isinstance(encoding, Hybrid):
-        field = encoding.receptive_field
-        terminal.say(f"receptive field: {f'{field:,} tokens' if field else 'unbounded'}")
     if parts["encoding"]:
         reach_of_the_encoding(run, encoding)
 

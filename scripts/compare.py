@@ -12,7 +12,6 @@ The last one compares 1,024 tokens with YaRN to the last 128 of them without. --
 latex prints the table for a note or a paper.
 """
 
-import argparse
 import sys
 
 from posenc_jax import display
@@ -22,9 +21,7 @@ from posenc_jax.runtime import terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
     every = ",".join(protocol.name for protocol in protocols.shown())

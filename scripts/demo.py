@@ -6,8 +6,6 @@ report. The same command resumes. --config.FIELD=VALUE sets a field in every run
 demo` runs it.
 """
 
-import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -28,9 +26,7 @@ What to try next:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument(
         "--workdir", type=Path, default=Path("runs/demo"), help="folder of the sweep"
     )
@@ -43,8 +39,7 @@ def main(argv: list[str]) -> int:
 
 def demo(workdir: Path, out: Path, words: list[str]) -> int:
     begin = time.monotonic()
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-    code = sweep(str(ROOT / "configs/sweeps/demo.py"), workdir, words, workers=min(3, cores))
+    code = sweep(str(ROOT / "configs/sweeps/demo.py"), workdir, words, workers=3)
     if code == errors.DONE:
         page = report([workdir], out).resolve()
         minutes, seconds = divmod(int(time.monotonic() - begin), 60)

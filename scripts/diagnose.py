@@ -18,16 +18,13 @@ With the extension topk:k=32 a query sees its 32 highest scores alone.
   python scripts/diagnose.py runs/smollm2@none@1024 --path='books/*.txt'
 """
 
-import argparse
 import sys
 
 from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("run", metavar="RUN[@METHOD[,METHOD...]][@LENGTH]")
     parser.add_argument("--documents", type=int, default=8, help="rows to read; default: 8")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")

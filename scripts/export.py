@@ -26,9 +26,7 @@ from posenc_jax.runtime.errors import ConfigError
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("runs", type=Path, metavar="RUN", nargs="+")
     parser.add_argument("--out", type=Path, required=True, help="the file or folder to write")
     parser.add_argument("--layout", choices=("llama",), help="default: one file with our names")

@@ -18,9 +18,7 @@ from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--prompt", required=True, help="the text to continue; -: standard input")
     parser.add_argument(

@@ -20,9 +20,7 @@ from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--tasks", required=True, help="names of tasks, groups or tags")
     parser.add_argument("--extension", default="none", help="default: the run's own")

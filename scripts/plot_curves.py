@@ -8,7 +8,6 @@ n-grams of scripts/yardstick.py are grey:
   python scripts/plot_curves.py runs/rope runs/alibi --format=pdf --width=3.3
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -19,9 +18,7 @@ from posenc_jax.runtime import terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="an evaluated run")
     parser.add_argument("--out", type=Path, default=Path("pictures"), help="default: pictures")
     parser.add_argument(

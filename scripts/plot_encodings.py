@@ -6,7 +6,6 @@ untrained, and titles mark random values; a RUN shows its trained encoding inste
 held-out text.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -14,9 +13,7 @@ from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path, default=Path("report/encodings"))
     parser.add_argument("--length", type=int, default=128, help="L; default: 128")

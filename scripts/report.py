@@ -6,7 +6,6 @@ sweep or of one run. Beside retrieval accuracy, if scored, stands the loss of th
 default of RUNS; of a mixture that was evaluated on each of its texts, name the same runs.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -16,9 +15,7 @@ from posenc_jax.runtime import terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="folders of sweeps or runs")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
     parser.add_argument(

@@ -4,8 +4,8 @@ Trains and evaluates every job of a grid. Each job is an ordinary run in WORKDIR
 work is not repeated: the same command resumes a stopped or killed sweep, and an extended grid runs
 only its new jobs. A failed job is retried, then reported at the end.
 
-  --workers=N              concurrent jobs, each with a share of the cores or its own GPU;
-                           default: one per GPU, or one without GPUs
+  --workers=N              concurrent jobs, each with its own GPU or a share of the cores, and no
+                           more than there are; default: one per GPU, or one without GPUs
   --launcher=local         processes on this machine; slurm: job arrays on a cluster, with the
                            resources under `slurm` in the sweep file (submitit's parameters)
   --config.FIELD=VALUE     set a field in every run of this sweep, such as --config.steps=2000
@@ -15,7 +15,6 @@ only its new jobs. A failed job is retried, then reported at the end.
   --dry_run                with --launcher=slurm: print the script for sbatch, and submit nothing
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -24,9 +23,7 @@ from posenc_jax.sweeping import run
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("--config", required=True, help="a file of configs/sweeps/")
     parser.add_argument("--workdir", required=True, type=Path, help="the folder of the sweep")
     parser.add_argument("--launcher", default="local", choices=["local", "slurm"])

@@ -9,7 +9,6 @@ text are then counted once.
   --whole   count the whole training text
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -17,9 +16,7 @@ from posenc_jax.runtime import terminal
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
-    )
+    parser = terminal.parser(__doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="folders of evaluated runs or sweeps")
     parser.add_argument("--whole", action="store_true", help="count the whole training text")
     parser.add_argument(

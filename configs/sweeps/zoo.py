@@ -3,8 +3,8 @@
 python scripts/sweep.py --config=configs/sweeps/zoo.py --workdir=runs/zoo --workers=2
 python scripts/report.py runs/zoo --out=report
 
-Sixty runs. The first twelve encodings, without fox and hybrid, took 97 minutes on two CPU cores
-(36 runs); `cope` and `dape` take several times as long.
+The first twelve encodings, without fox and hybrid, took 97 minutes on two CPU cores (36 runs);
+`cope` and `dape` take several times as long.
 """
 
 from posenc_jax.registry import encodings

@@ -39,16 +39,15 @@ def load(
         raise ConfigError(*more, *error.args) from error
     wrong = fields.mistakes(Training, values)
     model = models.config.mistakes(values["model"], "model.")
-    source, of_data = _data(values)
+    # With the defaults of what is wrong, the text and the encoding can be judged nevertheless.
+    usual = {field.name: field.default for field in fields.fields(Training)}
+    judged = values | {name: usual[name] for name in wrong.keys() & usual.keys()}
+    source, of_data = _data(judged)
     problems = [*more, *wrong.values(), *_together(values), *model, *of_data]
     if not model and not any(name.startswith(OF_PARTS) for name in wrong):
         if saved is None and values["init_from"]:
             problems += _unlike(values)
-        # With the defaults of what is wrong, since the encoding can be judged nevertheless.
-        usual = {field.name: field.default for field in fields.fields(Training)}
-        values |= {name: usual[name] for name in wrong.keys() & usual.keys()}
-        values |= {} if source else {"data": {"source": "stdlib"}}
-        run = schema.from_fields(values)
+        run = schema.from_fields(judged | ({} if source else {"data": {"source": "stdlib"}}))
         problems += _mistakes_of_building(run)
         if not problems:
             return run

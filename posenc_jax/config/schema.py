@@ -195,11 +195,6 @@ class Training:
         0.95, "of AdamW: decay of the mean of squared gradients", between(0, 0.999999)
     )
     clip: float = default(1.0, "largest global norm of a gradient", above_zero(1e-30, 1e30))
-    skip_not_finite: bool = default(
-        False,
-        "if the loss or gradient is not finite: True: skip the step; False: stop",
-        true_or_false,
-    )
     accumulate: int = default(
         1, "micro-batches per batch; the gradient is that of the whole batch", whole(1, 2**24)
     )
@@ -432,27 +427,30 @@ def _lines(field: fields.Field, prefix: str, about: str) -> Iterator[str]:
     yield from textwrap.wrap(f"{kind.__name__}: {about}", 80, **INDENTED)
 
 
-# What other projects call these fields (transformers, nanoGPT, torchtune).
+# What other projects call these fields (transformers, nanoGPT, torchtune, MaxText).
 ELSEWHERE = {
     "model.width,model.mlp_width": "hidden hidden_size hidden_dim dim",
     "model.width": "n_embd d_model embed_dim base_emb_dim",
     "model.mlp_width": "mlp_dim d_ff ffn_dim intermediate_size n_inner",
     "model.layers": "n_layer n_layers num_layers num_hidden_layers depth base_num_decoder_layers",
-    "model.heads": "n_head n_heads num_heads num_attention_heads",
-    "model.kv_heads": "n_kv_heads num_kv_heads num_key_value_heads",
+    "model.heads": "n_head n_heads num_heads num_attention_heads base_num_query_heads",
+    "model.kv_heads": "n_kv_heads num_kv_heads num_key_value_heads attn_kv_heads base_num_kv_heads",
     "model.head_dim": "head_size",
     "model.value_dim": "v_head_dim",
     "model.latent_dim": "kv_lora_rank",
     "model.rotary_dim": "qk_rope_head_dim",
-    "model.activation": "hidden_act activation_function",
+    "model.activation": "hidden_act activation_function ff_glu",
+    "model.qk_norm": "attn_qk_rmsnorm",
+    "model.remat": "remat_policy",
     "model.vocab": "vocab_size",
     "model.tied": "tie_word_embeddings",
     "encoding.fraction": "partial_rotary_factor rope_pct",
+    "encoding.sink": "attn_head_learned_sink",
     "encoding.base": "theta rope_theta rope_base rope_max_timescale",
     "train_length": "block_size n_ctx seq_len seq_length context_length max_position_embeddings "
-    "max_target_length",
+    "max_seq_len max_target_length",
     "original_length": "original_max_position_embeddings",
-    "extension.name": "rope_scaling rope_parameters",
+    "extension.name": "rope_scaling rope_parameters rope_type rope_linear_scaling_factor",
     "batch_size": "bs batch per_device_train_batch_size per_device_batch_size",
     "steps": "max_iters max_steps num_steps train_steps iterations",
     "learning_rate": "lr max_lr",
@@ -464,8 +462,11 @@ ELSEWHERE = {
     "valid_every": "eval_interval eval_every eval_steps",
     "log_every": "log_interval logging_steps",
     "save_every": "save_interval save_steps checkpoint_every",
-    "data.source": "dataset",
-    "data.path": "data_path data_dir",
+    "sharding": "ici_fsdp_parallelism",
+    "sequence": "ici_context_parallelism",
+    "data.source": "dataset dataset_type",
+    "data.path": "data_path data_dir hf_path",
+    "data.name": "hf_name",
 }
 
 

@@ -119,7 +119,7 @@ def lengths_of(config: Evaluation, trained: int) -> list[int]:
     multiples = {float(word) for word in words(config.multiples)}
     lengths = sorted({round(multiple * trained) for multiple in multiples})
     if config.lengths:
-        lengths = sorted({int(word) for word in words(config.lengths)})
+        lengths = sorted({composition.value(word) for word in words(config.lengths)})
     if lengths[0] < 2:
         raise ConfigError(f"every length must be at least 2 tokens; multiples give {lengths}")
     for protocol in protocols.asked(config):

@@ -194,7 +194,6 @@ class Saving:
 
     def __init__(self, workdir: Path, keep: int):
         self.checkpoints = Checkpoints(workdir, keep=keep) if processes.is_lead() else None
-        self.keep = keep
         self.saved = -1  # the last step that was restored or saved
         self.card: dict | None = None  # of the checkpoint that was restored
         self.belongs: dict = {}  # facts about the run, for the cards to come
@@ -220,7 +219,6 @@ class Saving:
         state = processes.on_host(fresh)
         if self.checkpoints:
             self.card, state = self.checkpoints.restore_last(state, accept) or (None, state)
-            _check_space(self.checkpoints.folder.parent, state, self.keep)
         step = self.card["step"] if self.card else -1
         step, state = processes.arrays_of_lead((np.int32(step), state))
         self.saved = int(step)
@@ -236,17 +234,6 @@ def steps_of(workdir: Path) -> list[int]:
     """The steps with a complete checkpoint in a workdir; pending saves have a temporary name."""
     names = (path.name for path in (workdir / "checkpoints").glob("*"))
     return sorted(int(name) for name in names if name.isdigit())
-
-
-def _check_space(folder: Path, state: Any, keep: int) -> None:
-    """Check the disk space for `keep` + 1 checkpoints, the number during a save."""
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
-    free = shutil.disk_usage(folder).free
-    sizes = f"a checkpoint takes {size / 2**20:,.1f} MiB, {free / 2**20:,.1f} MiB are free"
-    if free < size:
-        raise Stop(f"no space for a single checkpoint in {folder}: {sizes}")
-    if free < (keep + 1) * size:
-        warn(f"{folder} has no space for {keep} + 1 checkpoints: {sizes}")
 
 
 def _without_others() -> ocp.options.MultiprocessingOptions:

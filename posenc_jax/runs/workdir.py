@@ -38,11 +38,10 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "data": dict,
     "machine": dict,
     "parameters": dict,
-    "skipped": int,
     "speed": (int, float),
     "evaluated": dict,
 }
-KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed", "evaluated")
+KEPT_FACTS = ("command", "data", "machine", "parameters", "speed", "evaluated")
 
 
 class Workdir:

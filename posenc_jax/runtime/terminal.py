@@ -1,14 +1,17 @@
 """Terminal output, exit codes and stop signals; a closed terminal does not end a program."""
 
+import argparse
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from posenc_jax.runtime import errors
+from posenc_jax.runtime.files import expanded
 
 
 def say(text: str, *, error: bool = False) -> None:
@@ -39,6 +42,15 @@ def counted(count: int, noun: str) -> str:
 
 def warn(text: str) -> None:
     say(f"warning: {text}", error=True)
+
+
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """A parser of flags whose help is this text; in paths `~` is the home folder."""
+    made = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
+    )
+    made.register("type", Path, expanded)
+    return made
 
 
 def program(main: Callable[[list[str]], int]) -> int:

@@ -26,21 +26,6 @@ class Hybrid(Encoding):
     def period(self):
         return len(self.pattern)
 
-    @property
-    def receptive_field(self) -> int | None:
-        """The number of tokens that the last layer's output depends on; None: unbounded.
-
-        It grows over the layers with windows, to layers * (window - 1) + 1, but not with chunks.
-        """
-        if self.dims.layers is None:
-            return None
-        layers = [self.layer(index) for index in range(self.dims.layers)]
-        windows = [layer.narrowed() for layer in layers]
-        if any(window is None for window in windows):
-            return None
-        field = 1 + sum(window - 1 for window in windows)
-        return min(field, *(layer.chunk or field for layer in layers))
-
     def kinds_of_layers(self):
         return sorted(self.kinds)
 

@@ -1,4 +1,4 @@
-"""Launchers for the commands of a sweep: the interface, and processes on this machine.
+"""Launch the commands of a sweep as processes on this machine.
 
 Local jobs do not use submitit's LocalExecutor. It starts two more Python processes per command,
 outlives the sweep, drops the exit code and cannot pin cores or choose a GPU.
@@ -8,10 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Protocol
-
-from posenc_jax.runtime.errors import ConfigError
-from posenc_jax.runtime.terminal import counted
 
 # Sets the cores and PR_SET_PDEATHSIG, so that a killed sweep leaves no process with a locked
 # workdir, then becomes the command. A preexec_fn would fork this process with the threads of jax.
@@ -26,41 +22,21 @@ os.execv(command[0], command)
 """
 
 
-class Task(Protocol):
+class LocalTask:
     """A started command."""
 
-    def poll(self) -> int | None:
-        """Return its exit code, which is asked for once; None while it runs."""
-        ...
-
-    def stop(self) -> None:
-        """Ask it to save and exit."""
-        ...
-
-
-class Launcher(Protocol):
-    """Starts commands, at most `workers` at once."""
-
-    workers: int
-
-    def start(self, name: str, command: list[str], log: Path) -> Task: ...
-
-    def launch(self) -> None:
-        """Submit the commands started since the last call, together."""
-        ...
-
-
-class LocalTask:
     def __init__(self, process: subprocess.Popen, free: list[int], place: int):
         self.process, self.free, self.place = process, free, place
 
     def poll(self) -> int | None:
+        """Return its exit code, which is asked for once; None while it runs."""
         code = self.process.poll()
         if code is not None:
             self.free.append(self.place)
         return code
 
     def stop(self) -> None:
+        """Ask it to save and exit."""
         self.process.terminate()
 
 
@@ -69,14 +45,9 @@ class Local:
 
     def __init__(self, workers: int | None = None):
         self.gpus = gpus()
-        self.workers = workers or max(1, len(self.gpus))
         self.cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
-        places, noun = (self.gpus, "GPU") if self.gpus else (self.cores, "core")
-        if places and self.workers > len(places):
-            raise ConfigError(
-                f"--workers={self.workers} exceeds the {counted(len(places), noun)}: "
-                "each job takes one"
-            )
+        wanted, places = workers or max(1, len(self.gpus)), len(self.gpus or self.cores)
+        self.workers = min(wanted, places or wanted)
         self.free = list(range(self.workers))[::-1]
 
     def start(self, name: str, command: list[str], log: Path) -> LocalTask:
@@ -99,7 +70,8 @@ class Local:
         self.free.pop()
         return LocalTask(process, self.free, place)
 
-    def launch(self) -> None: ...
+    def launch(self) -> None:
+        """Slurm submits the commands started since the last call, together."""
 
 
 def share(cores: list[int], place: int, workers: int) -> list[int]:

@@ -24,7 +24,7 @@ from posenc_jax.runtime.files import locked
 from posenc_jax.runtime.terminal import clock, counted, say, silence, stop_requests
 from posenc_jax.sweeping import slurm
 from posenc_jax.sweeping.jobs import Job, jobs_of, refuse_mistakes, refuse_other_runs
-from posenc_jax.sweeping.launch import Launcher, Local, Task
+from posenc_jax.sweeping.launch import Local, LocalTask
 from posenc_jax.sweeping.rates import Plan, Scheme, Trial, checked_rates
 
 RETRIES = 2
@@ -59,10 +59,10 @@ class Progress:
 class Scheduler:
     """Runs the jobs of a plan, which may know more of them after each that ends."""
 
-    def __init__(self, plan: Plan, launcher: Launcher):
+    def __init__(self, plan: Plan, launcher: Local | slurm.Slurm):
         self.plan, self.launcher = plan, launcher
         self.all: list[Progress] = []
-        self.running: dict[str, tuple[Progress, Task]] = {}
+        self.running: dict[str, tuple[Progress, LocalTask | slurm.SlurmTask]] = {}
         self._update()
 
     def _update(self) -> None:
@@ -116,7 +116,8 @@ class Scheduler:
 
     def _start(self) -> None:
         while len(self.running) < self.launcher.workers:
-            ahead = {progress.job.folder for progress in self.of_state("waiting", "running")}
+            left = self.of_state("waiting", "running")
+            ahead = {progress.job.folder.resolve() for progress in left}
             ready = [
                 progress
                 for progress in self.of_state("waiting")
@@ -260,7 +261,7 @@ def sweep(
 def _ready(plan: Plan) -> list[Job]:
     """Jobs that could start now."""
     left = [job for job in plan.jobs() if not job.is_done()]
-    ahead = {job.folder for job in left}
+    ahead = {job.folder.resolve() for job in left}
     return [job for job in left if ahead.isdisjoint(job.sources)]
 
 
@@ -296,7 +297,7 @@ def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> 
     return plan
 
 
-def run_plan(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
+def run_plan(plan: Plan, launcher: Local | slurm.Slurm, until: float = math.inf) -> int:
     workdir = plan.workdir
     Workdir(workdir).create()
     with locked(workdir, "another sweep"), stop_requests() as stopping, LiveTable() as display:

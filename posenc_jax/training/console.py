@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from posenc_jax.config.compare import changed
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.runs.workdir import Workdir, data_facts, data_in_words
-from posenc_jax.runtime import backend, errors
+from posenc_jax.runtime import errors
 from posenc_jax.runtime.terminal import clock, counted, warn
 from posenc_jax.tracking.wandb import View
 from posenc_jax.training import optimizer
@@ -160,14 +160,13 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
         kept += f"; {splits['choose']['documents']:,} to choose on"
     if not corpus.lossless:
         kept += "; no bits per byte, the tokenizer is not lossless"
-    unusual = ", ".join(backend.unusual_settings())
     begin = f"resuming at step {step:,}" if step else "a fresh run"
     if config.init_from and not step:
         begin += f", weights from {config.init_from}"
     return "\n".join(
         [
             f"python {platform.python_version()}, {versions}",
-            f"{mesh.size} x {devices} ({jax.default_backend()}){unusual and f'; {unusual}'}",
+            f"{mesh.size} x {devices} ({jax.default_backend()})",
             "",
             *textwrap.wrap(
                 " ".join(changed(config)), 80, break_long_words=False, break_on_hyphens=False
@@ -183,9 +182,6 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
     )
 
 
-SKIPS = 100  # consecutive steps that are not finite, after which a run ends
-
-
 class Recorder:
     """Writer of metrics to terminal, metrics.jsonl and wandb, one step late to avoid waiting.
 
@@ -198,14 +194,10 @@ class Recorder:
         metrics: Metrics | None,
         view: View | None,
         rate: Callable[[int], ArrayLike],
-        skipping: bool,
         lossless: bool,  # False: no bits per byte
     ):
         self.report, self.metrics, self.view = report, metrics, view
-        self.rate = rate
-        self.skipping, self.lossless = skipping, lossless
-        self.facts: dict = {}  # for status.json
-        self.in_a_row = 0  # consecutive skipped steps
+        self.rate, self.lossless = rate, lossless
         self.finite: deque[str] = deque(maxlen=5)  # last finite losses, for the error message
         self.pending: tuple | None = None
         self.line: dict = {}  # metrics of a step until the next one is dispatched
@@ -247,33 +239,17 @@ class Recorder:
         values = {name: float(value) for name, value in measured.items()}
         if not self.lossless:
             del values["bpb"]
-        finite = all(map(math.isfinite, values.values()))
-        # The schedule does not advance on skipped steps.
-        applied = step - int(values.get("skipped", 0)) - finite
-        if finite:
-            self.finite.append(f"{values['loss']:.4f} (step {step})")
-            self.in_a_row = 0
-        else:
-            self._not_finite(step, values)
-        if self.skipping:
-            self.facts["skipped"] = int(values["skipped"])
+        if not all(map(math.isfinite, values.values())):
+            raise self._not_finite(step, values)
+        self.finite.append(f"{values['loss']:.4f} (step {step})")
         if self.report.due(step):
-            self.line = self.report.step(step, values, float(np.asarray(self.rate(applied))))
+            self.line = self.report.step(step, values, float(np.asarray(self.rate(step - 1))))
 
-    def _not_finite(self, step: int, values: dict) -> None:
-        self.in_a_row += 1
-        if self.skipping and self.in_a_row < SKIPS:
-            self.report.line(f"step {step} is not finite: {_worded(values)}; skipped")
-            return
-        raise errors.NotFinite(
-            f"step {step} is not finite: {_worded(values)}. "
-            + (f"Neither are the {SKIPS - 1} before it. " if self.skipping else "")
-            + f"The last finite losses: {', '.join(self.finite) or 'none'}. It was not "
-            "saved. A lower learning_rate, a longer warmup_steps or a lower clip may help, or "
-            "skip_not_finite=True, which skips such steps: use another --workdir, and init_from "
-            "for the weights of this one"
+    def _not_finite(self, step: int, values: dict) -> errors.NotFinite:
+        worded = ", ".join(f"{name} {value:g}" for name, value in values.items())
+        return errors.NotFinite(
+            f"step {step} is not finite: {worded}. "
+            f"The last finite losses: {', '.join(self.finite) or 'none'}. It was not "
+            "saved. A lower learning_rate, a longer warmup_steps or a lower clip may help: use "
+            "another --workdir, and init_from for the weights of this one"
         )
-
-
-def _worded(values: dict) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in values.items() if name != "skipped")

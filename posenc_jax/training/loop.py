@@ -18,7 +18,7 @@ from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.workdir import Workdir, data_facts
 from posenc_jax.runtime import backend, devices, errors
-from posenc_jax.runtime.terminal import counted, stop_requests, warn
+from posenc_jax.runtime.terminal import counted, stop_requests
 from posenc_jax.tracking.wandb import View, identity_of
 from posenc_jax.training import annealing, optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
@@ -37,8 +37,6 @@ def train(config: Training, workdir: Path) -> int:
             subjects.check_source(config.init_from)
         stack.enter_context(run.opened())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
-        if unusual := backend.unusual_settings():
-            warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
         corpus = prepare_corpora(config.data.source, config.seed, stopping=signals)
         processes.check_same(corpus.fingerprint, "data", errors.DataError)
         config = parameters.with_vocab(config, corpus.vocab)
@@ -61,7 +59,7 @@ def _check_steps(steps: int, saved: list[int]) -> None:
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
     mesh, transform = devices.make_mesh(sequence=config.sequence), optimizer.make(config)
     parts, step, state = _start(config, run, corpus, saving, mesh, transform)
-    stopping, profile = processes.Stopping(signals, mesh), Profile(config, run, step)
+    stopping, profile = processes.Stopping(signals, mesh), Profile(config, run)
     run.say(first_screen(config, parts, corpus, mesh, step))
     if step >= config.steps:
         return _done(run, step, state, "already done")
@@ -78,8 +76,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         facts["data_fingerprint"] = corpus.fingerprint
         view = View(config, run.path, identity_of(run.path), facts)
     rows, report = batches.batches_of(corpus, config), Report(run, config, parts, step)
-    rate, skipping = optimizer.schedule(config), config.skip_not_finite
-    recorder = Recorder(report, metrics, view, rate, skipping, corpus.lossless)
+    rate = optimizer.schedule(config)
+    recorder = Recorder(report, metrics, view, rate, corpus.lossless)
     with recorder as record, profile:
 
         def save() -> None:
@@ -111,7 +109,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
             save()
         saving.settle()
         run.saved = step
-        run.facts |= _speed(run) | record.facts
+        run.facts |= _speed(run)
         record.code = errors.DONE if step == config.steps else errors.AGAIN
     if step == config.steps:
         return _done(run, step, state, "done")
@@ -152,8 +150,6 @@ def _speed(run: Workdir) -> dict[str, float]:
 
 def _done(run: Workdir, step: int, state: State, word: str) -> int:
     digest = total_digest(processes.on_host(state))
-    skipped = run.facts.get("skipped")
-    steps = counted(step, "step") + (f", {skipped} skipped" if skipped else "")
-    run.say(f"{word}: {steps}; digest {digest}")
+    run.say(f"{word}: {counted(step, 'step')}; digest {digest}")
     run.status("done", errors.DONE, step=step, digest=digest)
     return errors.DONE

@@ -6,17 +6,14 @@ import jax
 
 from posenc_jax.config import Training, schema
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.runtime.errors import ConfigError
 
 
 class Profile:
-    """The trace of a run that begins or resumes after `step`."""
+    """The trace of a run."""
 
-    def __init__(self, config: Training, run: Workdir, step: int):
+    def __init__(self, config: Training, run: Workdir):
         self.steps = schema.profiled(config.profile) or range(0)
         self.folder, self.writes, self.tracing = run / "profile", run.writes, False
-        if self.steps and self.steps[-1] <= step and not self.folder.exists():
-            raise ConfigError(f"profile = {config.profile!r}: step {step} is already trained")
 
     def __enter__(self) -> "Profile":
         return self

@@ -74,15 +74,6 @@ def train_step(
         if gradients["encoding"]:  # its share of the clipped norm
             metrics["encoding_grad_norm"] = optax.tree.norm(gradients["encoding"])
         params = optax.apply_updates(state["params"], updates)
-        if config.skip_not_finite:
-            finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
-            params, opt = jax.tree.map(
-                lambda new, old: jnp.where(finite, new, old),
-                (params, opt),
-                (state["params"], state["opt"]),
-            )
-            applied = optax.tree_utils.tree_get_all_with_path(opt, "count")[0][1]
-            metrics["skipped"] = state["step"] + 1 - applied  # total up to this step
         return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
     shapes = jax.eval_shape(lambda: fresh_state(parts, optimizer))

@@ -116,10 +116,7 @@ def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path):
         assert "model.vocab" not in out
     out = resume(folder=tmp_path / "none", code=2)
     assert "--workdir alone resumes a run, and there is none in it" in out
-    assert (
-        set(KEPT_FACTS) - {"skipped", "evaluated"}
-        <= json.loads((run / "status.json").read_text()).keys()
-    )
+    assert set(KEPT_FACTS) - {"evaluated"} <= json.loads((run / "status.json").read_text()).keys()
     out = call("eval_extrapolation.py", run, "--config.multiples=0.25,0.5,1,2,4")
     tables = out[out.index("same_token, ") :].partition("/eval/")[0].splitlines()[:-1]
     assert max(map(len, tables)) <= display.LINE
@@ -134,6 +131,9 @@ NAMES = {
     "block_size": "'train_length'",
     "max_iters": "'steps'",
     "rope_theta": "'encoding.base'",
+    "rope_type": "'extension.name'",
+    "ici_fsdp_parallelism": "'sharding'",
+    "hf_name": "'data.name'",
     "train_lenght": "'train_length'",
 }
 

@@ -133,10 +133,7 @@ def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
 
 
 EDITS = [
-    ("model", "heads", 4),
     ("encoding", "layout", "bogus"),
-    ("extension", "scale", 4.0),
-    (None, "train_length", 33),
     (None, "seed", 1),
 ]
 

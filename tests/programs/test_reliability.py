@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -13,7 +12,6 @@ from damage import flip
 from running import finish
 
 from posenc_jax.runs.metrics import read_metrics
-from posenc_jax.runtime.files import locked
 
 # Where a read fails Orbax leaves an event loop behind, which complains when it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -25,27 +23,12 @@ def collected():
     gc.collect()
 
 
-def test_no_room_for_a_checkpoint_is_said_before_the_first_step(call, small_disk):
-    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - 40_000))
-    out = call("train.py", small_disk / "run", code=74)
-    assert "no space for a single checkpoint" in out and "MiB are free" in out
-    assert "step " not in out.split("error:")[0].split("plan:")[-1]
-
-
 def test_a_place_that_cannot_be_written_is_said_before_the_first_step(call, small_disk):
     (small_disk / "run").mkdir()
     remount = ["mount", "-o", "remount,ro", str(small_disk)]
     assert not subprocess.run(remount, capture_output=True).returncode
     out = call("train.py", small_disk / "run", code=74)
     assert "Read-only file system" in out and "parameters" not in out
-
-
-def test_one_training_run_at_a_time(call, tmp_path):
-    (tmp_path / "run").mkdir()
-    with locked(tmp_path / "run", "another training run"):
-        out = call("train.py", tmp_path / "run", code=73)
-    assert f"in use by another training run: process {os.getpid()} on " in out
-    assert not (tmp_path / "run" / "config.json").exists()
 
 
 def test_folders_that_are_written_like_globs_are_folders(call, text, whole, tmp_path):

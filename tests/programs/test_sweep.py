@@ -1,10 +1,8 @@
 """scripts/sweep.py: sweeps of tiny runs are killed, stopped, grown, short of room and refused."""
 
 import contextlib
-import csv
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -12,9 +10,8 @@ import sys
 import time
 
 import pytest
-from running import ROOT, TINY, script
+from running import ROOT, TINY
 
-from posenc_jax.config import flags
 from posenc_jax.runtime import errors
 from posenc_jax.sweeping.jobs import jobs_of
 from posenc_jax.sweeping.launch import Local, share
@@ -126,41 +123,6 @@ def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, 
     assert len(undisturbed) == 2 and table_of(tmp_path / "runs") == undisturbed
 
 
-TUNED = """
-from posenc_jax.sweeping.rates import Rates
-
-def get_config():
-    return {{
-        "grid": [{{"recipe": "configs/rope.py", "seed": seed}} for seed in range(2)],
-        "choose": Rates(),
-        "fields": {fields!r},
-        "evaluation": {{"multiples": "1,2", "documents": 4, "extensions": "none"}},
-    }}
-"""
-
-
-@pytest.mark.slow
-def test_a_tuned_sweep_killed_while_it_chooses_ends_with_its_seeds_at_one_rate(text, tmp_path):
-    fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"}
-    fields |= {"data.choose_fraction": 0.4, "log_every": 50, "steps": 400, "save_every": 50}
-    (tmp_path / "sweep.py").write_text(TUNED.format(fields=fields))
-    folder = tmp_path / "runs"
-    command = ["scripts/sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={folder}"]
-    process = subprocess.Popen([sys.executable, *command], cwd=ROOT)
-    first = folder / "rope-s0-learning_rate=0.001"
-    wait_until(lambda: newest(first), process)
-    kill(process, first)
-    said = script("sweep.py", *command[1:])
-    with (folder / "choices.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    (chosen,) = [row for row in rows if row["chosen"]]
-    assert len(rows) >= 3 and chosen["choose_loss"] == min(row["choose_loss"] for row in rows)
-    names = {f"rope-s{seed}-learning_rate={float(chosen['learning_rate']):g}" for seed in (0, 1)}
-    assert set(table_of(folder)) == names
-    assert f"done: {len(rows) + 1} runs trained and 2 of them evaluated" in said
-    assert script("sweep.py", *command[1:]).count("done already") == len(rows) + 1
-
-
 def kill(process, *folders):
     """A sweep dies and its runs with it."""
     os.kill(process.pid, signal.SIGKILL)
@@ -214,26 +176,3 @@ def test_a_sweep_over_many_encodings_has_one_list_for_all(tmp_path, monkeypatch)
     assert "--evaluate.extensions=yarn,pi" in rope.command
     assert "--evaluate.extensions=none,yarn,pi" in alibi.command
     assert rope.mistakes() == alibi.mistakes() == []
-
-
-def test_a_sweep_refuses_before_the_first_step_what_it_could_not_evaluate(tmp_path, text):
-    fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": str(tmp_path / "cache")}
-    content = {"recipe": "configs/rope.py", "grid": [{"seed": 0}], "fields": fields}
-    content["evaluation"] = {"multiples": "1,64"}
-    (tmp_path / "sweep.py").write_text(f"def get_config():\n    return {content!r}\n")
-    out = script(
-        "sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={tmp_path / 's'}", code=65
-    )
-    assert "ended with 65" in out and "documents have the 2049 tokens" in out
-    assert not list((tmp_path / "s").glob("*/metrics.jsonl"))
-
-
-def test_the_commands_that_a_sweep_lists_can_be_pasted(tmp_path):
-    out = script("sweep.py", "--config=configs/sweeps/demo.py", "--list", f"--workdir={tmp_path}")
-    commands = [line for line in out.splitlines() if line and not line.startswith("#")]
-    assert len(commands) == 4
-    for line in commands:
-        python, program, *words = shlex.split(line)
-        assert program.endswith("train.py") and "python" in python
-        _, config, problems = flags.parse([program, *flags.without_evaluation(words)[0]])
-        assert config.steps == 300 and not problems

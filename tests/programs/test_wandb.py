@@ -297,13 +297,7 @@ def test_a_run_is_evaluated_in_its_wandb_run_once_it_is_done(call, started, tmp_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--evaluate=configs/none.py"], "--evaluate=configs/none.py: there is no such file"),
-        (["--evaluate", "configs/eval.py", "--evaluate.documents=1"], "documents"),
         (["--evaluate.extension=none"], "unknown field 'extension'; did you mean 'extensions'"),
-        (["--evaluate.extensions=yarn:beta_fsat=3"], "beta_fsat"),
-        (["--evaluate.extensions=interpolate"], "none fits encoding 'rope'"),
-        (["--evaluate.extensions=self_extend:group=0"], "group"),
-        (["--evaluate.multiples=1,1.5"], "length 32 does not divide the longest one, 48"),
         (["--evaluate.wandb.mode=offline"], "--evaluate.wandb has no effect"),
         (["--evaluate.documents=9", "--config.distributed=True"], "--evaluate is for one process"),
     ],

@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config, items):
         return
     cases = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sampled") and hasattr(item, "callspec"):
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):
             cases[item.nodeid.partition("[")[0]].append(item)
     for name, items_of in cases.items():
         offset = zlib.crc32(name.encode()) % min(SHARE, len(items_of))

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from importlib import import_module
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from posenc_jax.config import building, check, compare, environment, flags, load
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
 from posenc_jax.runs import parameters
+from posenc_jax.runtime import terminal
 from posenc_jax.runtime.errors import ConfigError, Stop
 
 FOLDER = ROOT / "configs"
@@ -50,20 +52,11 @@ def test_every_size_is_valid(size):
 
 WITHOUT_EFFECT = [
     ({"data.path": "books/*.txt"}, "data.path = 'books/*.txt' has no effect with data.source=stdl"),
-    ({"data.task": "copy"}, "data.task = 'copy' has no effect with data.source=stdlib"),
-    ({"data.documents": 9}, "data.documents = 9 has no effect"),
     ({"data.prefix": 1, "model.bos": True}, "data.prefix has no effect with model.bos"),
-    (
-        {"data.source": "text", "data.path": "a", "data.hold_out": "package"},
-        "data.hold_out = 'package' has no effect with data.source=text",
-    ),
     (
         {"data.source": "synthetic", "data.task": "needle", "data.gaps": "log"},
         "data.gaps = 'log' has no effect with data.task=needle",
     ),
-    ({"data.split": "test"}, "data.split = 'test' has no effect"),
-    ({"data.source": "text", "data.path": "a", "data.field": "body"}, "data.field = 'body' has no"),
-    ({"data.source": "synthetic", "data.path": "a"}, "data.path = 'a' has no effect"),
     ({"extension.scale": 4.0}, "extension.scale = 4.0 has no effect with extension.name=none"),
     ({"extension.name": "logn", "extension.scale": 4.0}, "has no effect with extension.name=logn"),
 ]
@@ -109,12 +102,11 @@ WITHOUT_EFFECT = [
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
         ({"train_length": 1}, ["train_length must be at least 2"]),
+        (
+            {"train_length": "64", "data.source": "synthetic", "data.task": "variables"},
+            ["train_length must be a whole number of at least 1; got '64'"],
+        ),
         ({"model.width": 0, "steps": 0}, ["steps must be", "model.width must be"]),
-        ({"batch_size": 99_999_999_999}, ["must be at most 16,777,216; got 99,999,999,999"]),
-        ({"model.layers": 10**9}, ["model.layers must be at most 10,000; got 1,000,000,000"]),
-        ({"model.width": 2**40}, ["model.width must be at most"]),
-        ({"steps": 2**40}, ["steps must be at most 2,147,483,647"]),
-        ({"train_length": 2**30}, ["train_length must be at most 16,777,216"]),
         ({"weight_decay": 1e20}, ["must be a number from 0 to 1000000.0; got 1e+20"]),
         ({"clip": 1e-320}, ["clip must be a number from 1e-30"]),
         ({"extension.scale": 1e300}, ["extension.scale must be a number from"]),
@@ -264,11 +256,6 @@ def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
     assert problems_of(within) == [] and load(within).train_length == 211  # of 211.84
 
 
-def test_a_fine_tuning_recipe_needs_init_from():
-    (problem,) = problems_of(import_module("configs.finetune").get_config())
-    assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
-
-
 def test_init_from_requires_the_same_model_and_encoding(source):
     problem, _ = problems_of(finetune(source, **{"model.activation": "gelu"}))  # and a.jsonl
     assert "model.activation is 'swiglu' in" in problem and "'gelu' here" in problem
@@ -315,15 +302,10 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
     [
         ({"name": "yarn:8", "scale": 4.0}, "give different scales"),
         ({"name": "yarn:beta_fast=8", "beta_fast": 16.0}, "sets 'beta_fast' a second time"),
-        ({"name": "yarn:8:4"}, "has two scales"),
-        ({"name": "yarn+ntk", "scale": 2.0}, "both change the rotation"),
-        ({"name": "yarn+dynamic_ntk", "scale": 2.0}, "both change the rotation"),
         ({"name": "topk:k=8"}, "'topk' is for evaluations; train without it"),
         ({"name": "dynamic_ntk+logn"}, "'dynamic_ntk' follows the length read; train with 'ntk'"),
         ({"name": "logn+window", "scale": 2.0}, "extension.scale = 2.0 has no effect"),
-        ({"name": "yarn", "beta_fats": 1}, "did you mean 'beta_fast'?"),
         ({"name": "none", "beta_fast": 1}, "extension 'none' takes no options; got 'beta_fast'"),
-        ({"name": "yarn", "scale": 2.0, "ramp": "steep"}, "ramp must be one of"),
     ],
 )
 def test_mistakes_in_an_extension_are_refused(fields, message):
@@ -397,3 +379,6 @@ def test_the_home_folder_is_where_its_sign_says(monkeypatch):
     monkeypatch.setenv("HOME", "/somewhere")
     assert environment.workdir_of("~/runs/rope") == "/somewhere/runs/rope"
     assert environment.workdir_of("runs/rope") == "runs/rope"
+    parser = terminal.parser("a program")
+    parser.add_argument("--workdir", type=Path)
+    assert parser.parse_args(["--workdir=~/sweep"]).workdir == Path("/somewhere/sweep")

@@ -98,10 +98,3 @@ def test_fields_in_commands_exist():
     for path in DOCUMENTS:
         for field in re.findall(r"--(?:config|evaluate)\.([a-z_.]+)", path.read_text()):
             assert field.rstrip(".") in known | UNKNOWN, (path.name, field)
-
-
-def test_a_test_runs_the_python_of_the_readme():
-    (block,) = re.findall(r"```python\n(rope = .*?)```", README, re.DOTALL)
-    modules = (ROOT / "tests" / "unit" / "attention" / "test_modules.py").read_text()
-    for line in (line for line in block.splitlines() if "self." in line or "attend" in line):
-        assert line.partition(" = ")[2] in modules, line

@@ -377,6 +377,7 @@ def test_compositions_parse_and_print():
     assert parts[0].scale == 1000 and parts[0].options == {"beta_fast": 16, "ramp": "rotations"}
     (part,) = composition.parts("longrope:4:lambdas=1/1.5/2/4")
     assert part.options == {"lambdas": (1, 1.5, 2, 4)}
+    assert [type(composition.value(text)) for text in ("1e3", "1.0", "inf")] == [int, float, float]
     for text in ("yarn:8:beta_fast=16+logn", "longrope:4:lambdas=1/1.5/2/4", "abf:base=500000"):
         assert composition.text(composition.parts(text)) == text
     assert composition.with_scale("yarn:beta_fast=16+logn", 8.0) == "yarn:8:beta_fast=16+logn"

@@ -1,6 +1,5 @@
 """Hybrid layers: chunks, bases, first and last layers, and skipped blocks."""
 
-import math
 import sys
 from importlib import import_module
 
@@ -17,7 +16,7 @@ import posenc_jax
 from posenc_jax import extensions
 from posenc_jax.attention import attend, blockwise
 from posenc_jax.config import building, load
-from posenc_jax.encoding import Dims, Tokens
+from posenc_jax.encoding import Dims
 from posenc_jax.layers import Wrapper
 
 pytestmark = pytest.mark.sampled
@@ -31,7 +30,7 @@ def build(dims=DIMS, **options):
 
 def test_a_window_of_zero_lets_local_layers_see_the_whole_row():
     whole = build(pattern="local,global", window=0)
-    assert whole.layer(0).window is None and whole.receptive_field is None
+    assert whole.layer(0).window is None
     rope = posenc_jax.build("rope", DIMS)
     np.testing.assert_array_equal(whole.layer(0).inv_freq, rope.inv_freq)
     assert "self_extend" in extensions.fitting(whole)  # which fits no layer with a window
@@ -217,33 +216,6 @@ def test_a_pattern_of_all_layers_fixes_their_number(make_model, make_tokens, for
         forward(make_model(layers=6, scan=scan), tokens, encoding) for scan in (True, False)
     )
     np.testing.assert_allclose(scanned, written, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunked", [False, True])
-def test_the_receptive_field_matches_the_gradient(chunked, make_model, make_tokens):
-    dims = Dims(H, K, DIMS.width, L, layers=3)
-    encoding = build(dims, pattern="local", window=4, chunked=chunked)
-    assert encoding.receptive_field == (4 if chunked else 3 * 3 + 1) and encoding.reach is None
-    model, tokens = make_model(layers=3), make_tokens(L)
-    row = Tokens(position=jnp.arange(L), contiguous=True)
-
-    def last(shift):
-        x = model.embed(tokens) + shift[None, :, None]
-        return jnp.sum(jnp.sin(model.run_blocks(x, encoding, row)[0, -1]))
-
-    reached = jax.jit(jax.grad(last))(jnp.zeros(L)) != 0
-    assert int(jnp.sum(reached)) == encoding.receptive_field and bool(reached[-4:].all())
-
-
-def test_the_receptive_field_is_bounded_only_with_local_layers():
-    assert build(LAYERS).receptive_field is None
-    assert build(pattern="local").receptive_field is None  # unknown number of layers
-    limited = posenc_jax.extend("window:size=3", build(LAYERS, window=5), 1.0)
-    assert limited.receptive_field == 6 * 2 + 1
-    two = Dims(H, K, DIMS.width, L, layers=2)
-    assert build(two, pattern="local,global").receptive_field is None
-    assert build(two, pattern="local,local,local").receptive_field == 2 * (math.ceil(L / 4) - 1) + 1
 
 
 def test_recipes_of_published_hybrids_build():

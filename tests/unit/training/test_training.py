@@ -186,18 +186,15 @@ def test_learning_rates_rise_then_fall(config):
 
 
 def test_the_logged_rate_is_that_of_the_step(config, tmp_path):
-    """Skipped steps do not advance the schedule."""
     settings, path = config(log_every=1), tmp_path / "metrics.jsonl"
     report = Report(Workdir(tmp_path), settings, parameters.make(settings), step=0)
-    losses = 2.0, float("nan"), 1.5
-    with Recorder(report, Metrics(path, 0), None, float, True, lossless=True) as record:
-        for step, loss in enumerate(losses, 1):
-            measured = {"loss": loss, "bpb": loss, "grad_norm": 1.0, "skipped": step > 1}
-            record.record(step, measured)
+    with Recorder(report, Metrics(path, 0), None, float, lossless=True) as record:
+        for step, loss in enumerate((2.0, 1.5), 1):
+            record.record(step, {"loss": loss, "bpb": loss, "grad_norm": 1.0})
             record.flush()
     lines = read_metrics(path)
-    assert [(line["step"], line["learning_rate"]) for line in lines] == [(1, 0), (2, 1), (3, 1)]
-    assert [line["loss"] for line in lines] == [2.0, None, 1.5] and record.facts == {"skipped": 1}
+    assert [(line["step"], line["learning_rate"]) for line in lines] == [(1, 0), (2, 1)]
+    assert [line["loss"] for line in lines] == [2.0, 1.5]
 
 
 def test_a_gradient_is_clipped_to_the_norm(config):
