@@ -126,8 +126,6 @@ CASES = [
 def test_attention_uses_the_distances_of_the_table(name, options, length, how):
     place = np.arange(length)
     table = extensions.distances(name, length, L, **options)
-    if "window" in name:
-        table = np.where(np.subtract.outer(place, place) < 25, table, -1)
     factor = np.ones(length)
     if "rerope" == name or "logn" in name:
         factor = np.maximum(1, np.log1p(place) / math.log(L))
