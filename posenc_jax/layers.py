@@ -176,6 +176,10 @@ def overrides(encoding: Encoding, hook: str) -> bool:
 
 def holds_state(encoding: Encoding) -> bool:
     """True if a cache holds a state of a layer in place of its keys."""
+def overrides_in_some_layer(encoding: Encoding, hook: str) -> bool:
+    return any(overrides(encoding.layer(i), hook) for i in range(encoding.period))
+
+
     return overrides(encoding, "recur") and encoding.narrowed() is None
 
 

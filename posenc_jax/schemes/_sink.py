@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from posenc_jax.checks import flag_or_token
 from posenc_jax.encoding import Dims, Encoding, trained
-from posenc_jax.layers import PerLayer, overrides
+from posenc_jax.layers import PerLayer, overrides_in_some_layer
 
 
 class Sink(PerLayer):
@@ -43,7 +43,7 @@ def with_sink(encoding: Encoding, dims: Dims, sink: bool | str) -> Encoding:
     """Add a sink per layer if the number of layers is known; other arrays stay shared."""
     if not flag_or_token("sink", sink):
         return encoding
-    if overrides(encoding, "attend"):
+    if overrides_in_some_layer(encoding, "attend"):
         raise ValueError(
             f"sink={sink} does not fit encoding {encoding.name!r}, which has its own attention"
         )

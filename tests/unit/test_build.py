@@ -91,12 +91,14 @@ REFUSED = {
     ],
     "relative": [
         ({"extent": 0}, "extent must be a whole number of at least 1; got 0"),
+        ({"inner": "hybrid:pattern=decay/global"}, "no attention of its own .*; got 'hybrid:"),
     ],
     "stick_breaking": [
         ({"remainder": 1}, "remainder must be True or False; got 1"),
         ({"sink": True}, "'stick_breaking', which has its own attention"),
     ],
     "alibi": [
+        ({"inner": "hybrid:pattern=decay/global"}, "not have its own attention; got 'hybrid:"),
         ({"slopes": [0.5]}, "slopes must be"),
         ({"slopes": [0.5, 0.0, 1.0, 1.0]}, "slopes must be"),
         ({"slopes": 3}, "slopes must be"),
@@ -138,6 +140,7 @@ REFUSED = {
         ({"inner": "rope+logn"}, "inner must be one encoding"),
         ({"inner": "fire:hiden=4"}, "'hiden'; did you mean 'hidden'"),
         ({"inner": "fire:hidden=4", "hidden": 4}, "hidden is set twice, in .* and as an option"),
+        ({"pattern": "decay,global", "sink": True}, "'hybrid', which has its own attention"),
         ({"widht": 4}, "option of 'ssmax' or of its inner 'rope': 'widht'"),
         ({"layers": "global"}, "unknown kind of layers of the inner 'rope': 'global'"),
         ({"inner": "hybrid", "layers": "far"}, "'far'; have: global, local"),
