@@ -94,32 +94,7 @@ def test_a_collapsed_ramp_warns():
         extend("yarn", build(), 4.0)
 
 
-@pytest.mark.parametrize("scale", [1.5, 4.0, 7.3, 32.0])
-def test_ntk_divides_the_slowest_pair_by_exactly_the_scale(scale):
-    rope = build(dims=Dims(1, 64, 64, 128))
-    extended = extend("ntk", rope, scale)
-    slowest = np.float32(10_000.0 ** (-62 / 64) / scale)  # rounded once
-    assert extended.inv_freq[-1] == slowest
-    assert extended.inv_freq[0] == rope.inv_freq[0]
-    base = 10_000.0 * scale ** (64 / 62)
-    close(extended.inv_freq, base ** (-np.arange(0, 64, 2) / 64), rtol=5e-7)
-
-
-def test_pi_compresses_positions():
-    rope = build(dims=Dims(1, 32, 32, 128))
-    for scale in (jnp.float32(2), 8.0):  # divisions by powers of two are exact
-        extended = extend("pi", rope, scale).phase(jnp.arange(512))
-        compressed = rope.phase(jnp.arange(512) / scale)
-        np.testing.assert_allclose(extended.q_cos, compressed.q_cos, atol=3e-6)
-        np.testing.assert_allclose(extended.k_sin, compressed.k_sin, atol=3e-6)
-
-
-def test_abf_changes_the_base():
-    expected = build(base=500_000.0).inv_freq
-    np.testing.assert_array_equal(extend("abf", build(), 1.0, base=500_000.0).inv_freq, expected)
-
-
-@pytest.mark.parametrize("name", schemes.names())
+@pytest.mark.parametrize("name", sorted({*schemes.names()} - {"retention"}))
 def test_logn_scales_queries_of_any_encoding(name):
     encoding = build(name)
     encoding = extend("logn", encoding, 1.0).layer(encoding.period - 1)
