@@ -229,8 +229,8 @@ def _check(q, k, v, encoding):
             raise ValueError(f"{name} must be a JAX or NumPy array; got a {type(x).__name__}")
         if x.dtype not in DTYPES:
             raise ValueError(
-                f"attention takes float32 or bfloat16, and float64 with jax_enable_x64 (float16 "
-                f"would overflow); {name} is {x.dtype}"
+                "attention takes float32 or bfloat16, and float64 with jax_enable_x64, of which it "
+                f"sums products in float32 (float16 would overflow); {name} is {x.dtype}"
             )
     fits = q.ndim == k.ndim == 4 and k.shape == v.shape and k.shape[0] == q.shape[0]
     if not fits or 0 in q.shape + k.shape or k.shape[3] != q.shape[3] or q.shape[2] % k.shape[2]:
