@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from posenc_jax import registry
 from posenc_jax.encoding import Dims, Encoding, static
 
 
@@ -17,7 +18,8 @@ class Wrapper(Encoding):
 
     @property
     def name(self):
-        return self.inner.name if type(self) is Wrapper else super().name
+        own = super().name
+        return own if own in registry.encodings() else self.inner.name
 
     @property
     def train_length(self):
@@ -174,12 +176,12 @@ def overrides(encoding: Encoding, hook: str) -> bool:
     return _of(bearer(encoding, hook), hook) is not getattr(Encoding, hook)
 
 
-def holds_state(encoding: Encoding) -> bool:
-    """True if a cache holds a state of a layer in place of its keys."""
 def overrides_in_some_layer(encoding: Encoding, hook: str) -> bool:
     return any(overrides(encoding.layer(i), hook) for i in range(encoding.period))
 
 
+def holds_state(encoding: Encoding) -> bool:
+    """True if a cache holds a state of a layer in place of its keys."""
     return overrides(encoding, "recur") and encoding.narrowed() is None
 
 

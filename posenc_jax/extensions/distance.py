@@ -26,10 +26,6 @@ ANY = np.iinfo(np.int32).max  # upper bound of tokens back in an unbounded regio
 class Remapped(Wrapper):
     """An encoding whose distances are remapped in regions of the keys."""
 
-    @property
-    def name(self):
-        return self.inner.name
-
 
 def _is_remapped(encoding: Encoding) -> bool:
     return isinstance(encoding, Remapped) or any(map(_is_remapped, encoding.named_parts().values()))

@@ -13,10 +13,6 @@ class Sink(PerLayer):
 
     logit: jax.Array = trained()  # [H], or [layers, H]
 
-    @property
-    def name(self):
-        return self.inner.name
-
     def sink(self, tokens):
         return self.logit[None, :, None]
 
@@ -26,10 +22,6 @@ class TokenSink(PerLayer):
     is the input of the layer's attention."""
 
     kernel: jax.Array = trained()  # [D, H], or [layers, D, H], w, initially 0
-
-    @property
-    def name(self):
-        return self.inner.name
 
     def read(self, x, before=None, document=None):
         x, inner = x.astype(jnp.float32), self.inner.read(x, before, document) or {}
