@@ -76,20 +76,6 @@ def test_a_query_before_every_key_sees_nothing():
     assert jnp.all(out[:, 1] != 0)
 
 
-@pytest.mark.slow
-def test_positions_up_to_the_limit_are_valid_and_jit_refuses_none():
-    q, k, v = qkv(L)
-    far, beyond = 2**24 - L + 1 + np.arange(L), 2**24 + 2 * np.arange(L)
-    expected = attend(q, k, v, build("alibi"))
-    for positions in (far, far - 2**24 - 2, np.arange(-L, 0)):
-        places = {"q_positions": positions, "k_positions": positions}
-        out = posenc_jax.attention.attend(q, k, v, build("alibi"), **places)
-        np.testing.assert_allclose(out, expected, atol=1e-5)
-    with jax.transfer_guard_device_to_host("disallow_explicit"):
-        out = attend(q, k, v, build("rope"), q_positions=beyond, k_positions=beyond)
-    assert jnp.all(jnp.isfinite(out))
-
-
 @pytest.mark.parametrize(
     ("name", "queries"), [("alibi", 1), ("t5", 5), ("kerple_log", L), ("sandwich", 5)]
 )
@@ -99,8 +85,6 @@ def test_spreading_the_curve_gives_the_bias(name, queries):
     bias = jax.jit(lambda e: e.bias(jnp.arange(L - queries, L), jnp.arange(L)))(encoding)
     seen = np.arange(L)[None, :] <= np.arange(L - queries, L)[:, None]
     np.testing.assert_allclose(np.where(seen, laid_out, 0), np.where(seen, bias, 0), rtol=1e-6)
-        last = attend(q[:, -12:], k, v, encoding, segments=segments)
-        np.testing.assert_allclose(last, expected[:, -12:], atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["rope", "fire", "t5"])
@@ -115,6 +99,8 @@ def test_packed_positions_may_be_given_by_row_or_once_for_all(name):
         np.testing.assert_allclose(out, expected, atol=2e-6)
         default = attend(q, k, v, encoding, segments=segments)
         np.testing.assert_allclose(default, expected, atol=2e-6)
+        last = attend(q[:, -12:], k, v, encoding, segments=segments)
+        np.testing.assert_allclose(last, expected[:, -12:], atol=2e-6)
     places = jnp.asarray(IN_DOCUMENT)
     out = attend(q, k, v, encoding, q_positions=places, k_positions=places, segments=ROW)
     expected = by_hand(q, k, v, encoding, places, places, segments=ROW)
@@ -185,19 +171,3 @@ def test_a_gain_per_head_scales_the_logits_of_that_head():
     out = attend(q, k, v, rope.replace(gain=jnp.broadcast_to(gains[:, None], (H, K // 2))))
     scaled = attend(q * (gains**2)[None, None, :, None], k, v, rope)
     np.testing.assert_allclose(out, scaled, atol=1e-6)
-
-
-def test_bfloat16_attention_is_close_to_float32():
-    q, k, v = qkv(64)
-    rope = build("rope")
-    exact = attend(q, k, v, rope)
-    low = attend(*(x.astype(jnp.bfloat16) for x in (q, k, v)), rope)
-    assert low.dtype == jnp.bfloat16
-    np.testing.assert_allclose(low.astype(jnp.float32), exact, atol=0.03)
-
-
-def test_a_precomputed_phase_gives_the_same_result():
-    q, k, v = qkv(L)
-    rope = build("rope")
-    given = attend(q, k, v, rope, phase=rope.phase(jnp.arange(L)))
-    np.testing.assert_array_equal(given, attend(q, k, v, rope))

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attending import H, K, mixed, qkv, scores_of
-from jaxprs import pairs_of_blocks
 from sizes import DIMS, VOCAB, L
 
 import models
@@ -97,24 +96,6 @@ def test_chunks_count_tokens_under_random_positions(inner, make_model, make_toke
     before, after = (forward(model, t, encoding, key=key) for t in (tokens, other))
     assert jnp.any(before[0, 4] != after[0, 4])
     np.testing.assert_array_equal(before[0, 5:], after[0, 5:])
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_local_layers_visit_blocks_in_proportion_to_length(chunked, make_model):
-    """Pairs of blocks visited by the compiled model at two lengths."""
-    encoding = build(window=256, chunked=chunked)
-    model = make_model(layers=4)
-
-    def blocks(length):
-        tokens = jax.ShapeDtypeStruct((1, length), jnp.int32)
-        jaxpr = jax.make_jaxpr(lambda t: model(t, encoding))(tokens)
-        return pairs_of_blocks(jaxpr.jaxpr)
-
-    near = lambda n: n if chunked else 2 * n - 1  # noqa: E731
-    for n in (8, 16):
-        *local, masked, single, doubled = blocks(256 * n)
-        assert local == [near(n)] * 3
-        assert masked + single + doubled == n * (n + 1) // 2
 
 
 # Layers
