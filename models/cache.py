@@ -175,7 +175,7 @@ def init_cache(
     rotated: bool = False,
     mesh: Mesh | None = None,
 ) -> Cache:
-    """Make an empty cache for up to `size` tokens a row.
+    """Make an empty cache for up to `size` tokens a row; later ones are refused, or NaN under jit.
 
     With `rotated`, keys are rotated once, when they are written: faster, and equal to the full
     pass if all steps have one encoding. Not every encoding can: see `rotates_once`.

@@ -11,7 +11,7 @@ from flax import struct
 from jax.sharding import Mesh
 
 from posenc_jax.checks import positive, token_count, whole_number
-from posenc_jax.encoding import Encoding, check_key, check_reach
+from posenc_jax.encoding import Encoding, check_reach
 from posenc_jax.runtime import devices
 
 from .base import Model
@@ -235,7 +235,6 @@ def _sampling(model, temperature, top_k, top_p, key, stop) -> Sampling:
         positive("temperature", temperature)
         if key is None:
             raise ValueError("temperature > 0 draws tokens: give key=jax.random.key(...)")
-    check_key(key)
     vocabulary = model.config.vocab_size
     for name, value in (("top_k", top_k), ("top_p", top_p)):
         if value is not None and greedy:

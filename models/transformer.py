@@ -215,6 +215,8 @@ class Transformer(nnx.Module):
             layers.append(held)
         x = normed(self.norm, x)
         read = cache.length + counts
+        if not cache.empty:  # under jit, where `check_room` does not know the length
+            x = jnp.where(jnp.reshape(read > cache.size, (-1, 1, 1)), jnp.nan, x)
         return x, cache.replace(layers=tuple(layers), length=read, empty=False)
 
     def unstacked(self) -> "Transformer":

@@ -419,17 +419,6 @@ def check_encoding(encoding) -> None:
         raise ValueError(f"encoding must be made by posenc_jax.build; got {encoding!r}")
 
 
-def check_key(key) -> None:
-    """Check that a key is a JAX key, typed or raw, or None."""
-    if key is None:
-        return
-    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
-    is_new = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and shape == ()
-    if not is_new and (dtype != jnp.uint32 or shape not in ((2,), (4,))):
-        described = repr(key) if shape is None else f"an array of {dtype}{list(shape)}"
-        raise ValueError(f"key must be a single key, such as jax.random.key(0); got {described}")
-
-
 def check_far(name: str, positions) -> None:
     """Check known positions against the range in which float32 distinguishes them."""
     for part in jax.tree.leaves(positions):

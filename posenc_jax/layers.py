@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from posenc_jax import registry
 from posenc_jax.encoding import Dims, Encoding, static
 
 
@@ -17,7 +18,8 @@ class Wrapper(Encoding):
 
     @property
     def name(self):
-        return self.inner.name if type(self) is Wrapper else super().name
+        own = super().name
+        return own if own in registry.encodings() else self.inner.name
 
     @property
     def train_length(self):
@@ -172,6 +174,10 @@ def bearer(encoding: Encoding, hook: str) -> Encoding:
 def overrides(encoding: Encoding, hook: str) -> bool:
     """True if an encoding overrides a hook; attention skips the others."""
     return _of(bearer(encoding, hook), hook) is not getattr(Encoding, hook)
+
+
+def overrides_in_some_layer(encoding: Encoding, hook: str) -> bool:
+    return any(overrides(encoding.layer(i), hook) for i in range(encoding.period))
 
 
 def holds_state(encoding: Encoding) -> bool:

@@ -51,56 +51,6 @@ def number_documents(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
     return jnp.cumsum(_starts(segments), axis=1)
 
 
-def number_documents_of_both(
-    q_segments: jax.Array,  # [B or 1, Q]
-    k_segments: jax.Array,  # [B or 1, S]
-) -> tuple[jax.Array, jax.Array]:  # [B, Q] and [B, S]
-    """Return the document numbers of the queries and of the keys.
-
-    Queries are the last Q of the keys. A query whose segment differs from its key's belongs to the
-    last document of the row with its segment, or to none (0).
-    """
-    batch = max(len(q_segments), len(k_segments))
-    q_segments, k_segments = (
-        jnp.broadcast_to(s, (batch, s.shape[1])) for s in (q_segments, k_segments)
-    )
-    queries, keys = q_segments.shape[1], k_segments.shape[1]
-    numbers = number_documents(k_segments)
-    # Sorting keeps memory linear in the length; an all-pairs comparison would not.
-    order = jnp.argsort(k_segments, axis=1, stable=True)
-    ascending = jnp.take_along_axis(k_segments, order, axis=1)
-    after = jax.vmap(lambda ids, query: jnp.searchsorted(ids, query, side="right"))
-    index = jnp.maximum(after(ascending, q_segments) - 1, 0)
-    exists = jnp.take_along_axis(ascending, index, axis=1) == q_segments
-    last = jnp.take_along_axis(numbers, jnp.take_along_axis(order, index, axis=1), axis=1)
-    q_numbers = jnp.where(exists, last, 0)
-    if queries <= keys:
-        same = q_segments == k_segments[:, keys - queries :]
-        q_numbers = jnp.where(same, numbers[:, keys - queries :], q_numbers)
-    return q_numbers, numbers
-
-
-def check_unambiguous(q_segments: jax.Array, k_segments: jax.Array):
-    """Reject queries, if their values are known, that may belong to several documents."""
-    q_known, k_known = known_values(q_segments), known_values(k_segments)
-    if q_known is None or k_known is None:
-        return
-    queries, keys = q_known.shape[1], k_known.shape[1]
-    for row in range(max(len(q_known), len(k_known))):
-        of_q, of_k = q_known[row % len(q_known)], k_known[row % len(k_known)]
-        starts = np.append(True, of_k[1:] != of_k[:-1])
-        values, documents = np.unique(of_k[starts], return_counts=True)
-        unclear = np.isin(of_q, values[documents > 1])
-        if queries <= keys:
-            unclear &= of_q != of_k[keys - queries :]
-        if unclear.any():
-            raise ValueError(
-                f"row {row} of the key segments has several documents {of_q[unclear][0]}, and a "
-                "query of that segment differs from its key among the last Q; number the documents "
-                "of a row differently"
-            )
-
-
 def _starts(segments):
     changes = segments[:, 1:] != segments[:, :-1]
     return jnp.pad(changes, ((0, 0), (1, 0)), constant_values=True)

@@ -21,9 +21,7 @@ from posenc_jax.positions import (
     check_ascending,
     check_places,
     check_segments,
-    check_unambiguous,
     number_documents,
-    number_documents_of_both,
     place,
 )
 
@@ -134,7 +132,7 @@ def attend(
     q_positions: jax.Array | None = None,  # [Q] or [B, Q]
     k_positions: jax.Array | None = None,  # [S] or [B, S]
     phase: Phase | None = None,
-    segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or [B, Q] and [B, S]
+    segments: jax.Array | None = None,  # [S] or [B, S], of the keys
     window: int | None = None,
     features: Any = None,  # encoding.read(x of the keys), or a tuple (of queries, of keys)
     implementation: str = "auto",  # one of IMPLEMENTATIONS
@@ -146,42 +144,44 @@ def attend(
     and determine visibility: a query sees keys up to its own position, and with a window only those
     at most `window - 1` positions back.
 
-    Neighbours with equal segments share a document; an id that recurs later starts another one. For
-    a pair of segments, this holds for the keys; a query belongs to the document of its key among
-    the last Q if their segments are equal, else to the last document with its segment.
+    Neighbours with equal segments share a document; an id that recurs later starts another one. The
+    queries belong to the documents of the last Q keys.
 
     Features belong to the keys, the last Q of which are the queries', or come as a tuple of query
-    and key features; segments [B, T] also go to `encoding.read(x, document=segments)`.
+    and key features; segments [B, T] also go to `encoding.read(x, document=segments)`. Products of
+    float64 arrays are summed in float32.
     """
     _check(q, k, v, encoding)
     encoding = encoding.windowed(window)
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
     placed = q_positions is not None or k_positions is not None
+    if queries > keys and (q_positions is None or segments is not None):
+        raise ValueError(
+            f"more queries, {queries}, than keys, {keys}: give q_positions, and no segments"
+        )
+    documents = None
     if segments is not None:
-        segments = _pair(segments, batch, queries, keys)
+        documents = jnp.atleast_2d(check_segments("segments", segments, keys, batch))
+        documents = number_documents(documents)
     if k_positions is None:
-        k_positions = place(encoding, keys, None, segments and segments[1])
+        k_positions = place(encoding, keys, None, documents)
     k_positions = check_places("k_positions", k_positions, keys, batch)
     if q_positions is None:
-        if queries > keys:
-            raise ValueError(
-                f"more queries, {queries}, than keys, {keys}: give q_positions and k_positions"
-            )
         q_positions = k_positions[..., keys - queries :]
     q_positions = check_places("q_positions", q_positions, queries, batch)
     if placed:
-        check_ascending(k_positions, segments and segments[1])
+        check_ascending(k_positions, documents)
     if q_positions.ndim != k_positions.ndim:
         q_positions, k_positions = (jnp.atleast_2d(p) for p in (q_positions, k_positions))
     if phase is None:
         phase = phase_between(encoding, q_positions, k_positions)
-    documents = segments or (None, None)
+    both = (None if documents is None else documents[:, keys - queries :]), documents
     orders = (q_positions, k_positions) if placed else (None, None)
     sides = _features(encoding, features, batch, queries, keys, placed)
     contiguous = not placed and encoding.consecutive()
     q_tokens, k_tokens = (
         Tokens(position=p, document=d, order=o, features=f, contiguous=contiguous)
-        for p, d, o, f in zip((q_positions, k_positions), documents, orders, sides, strict=True)
+        for p, d, o, f in zip((q_positions, k_positions), both, orders, sides, strict=True)
     )
     out = attention(
         jnp.swapaxes(q, 1, 2),
@@ -223,31 +223,14 @@ def _features(encoding: Encoding, features, batch: int, queries: int, keys: int,
     return features
 
 
-def _pair(segments, batch, queries, keys):
-    if not isinstance(segments, tuple | list):
-        if queries != keys:
-            raise ValueError(
-                "one array of segments requires Q = S; give (query segments, key segments)"
-            )
-        numbers = number_documents(
-            jnp.atleast_2d(check_segments("segments", segments, keys, batch))
-        )
-        return numbers, numbers
-    q_segments, k_segments = segments
-    q_segments = jnp.atleast_2d(check_segments("query segments", q_segments, queries, batch))
-    k_segments = jnp.atleast_2d(check_segments("key segments", k_segments, keys, batch))
-    check_unambiguous(q_segments, k_segments)
-    return number_documents_of_both(q_segments, k_segments)
-
-
 def _check(q, k, v, encoding):
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, jax.Array | np.ndarray):
             raise ValueError(f"{name} must be a JAX or NumPy array; got a {type(x).__name__}")
         if x.dtype not in DTYPES:
             raise ValueError(
-                f"attention takes float32 or bfloat16, and float64 with jax_enable_x64 (float16 "
-                f"would overflow); {name} is {x.dtype}"
+                "attention takes float32 or bfloat16, and float64 with jax_enable_x64, of which it "
+                f"sums products in float32 (float16 would overflow); {name} is {x.dtype}"
             )
     fits = q.ndim == k.ndim == 4 and k.shape == v.shape and k.shape[0] == q.shape[0]
     if not fits or 0 in q.shape + k.shape or k.shape[3] != q.shape[3] or q.shape[2] % k.shape[2]:

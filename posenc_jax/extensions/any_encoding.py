@@ -25,6 +25,11 @@ def _has_softmax(encoding: Encoding) -> bool:
     return len(owners) < len(layers) or any(owner.attends_by_softmax for owner in owners)
 
 
+def _is_scalable(encoding: Encoding) -> bool:
+    """True if factors on queries change some layer; the norm of retention cancels them."""
+    return not all(overrides(encoding.layer(i), "recur") for i in range(encoding.period))
+
+
 NOTHING = Kind("nothing", lambda encoding: False)
 TEMPERATURE = Kind("temperature", _is_scaled)
 WINDOW = Kind("window", lambda encoding: encoding.window is not None)
@@ -37,14 +42,14 @@ def none(encoding: Encoding, scale: float) -> Encoding:
     return encoding
 
 
-@extension(TEMPERATURE, scale="none")
+@extension(TEMPERATURE, scale="none", suits=_is_scalable)
 def logn(encoding: Encoding, scale: float) -> Encoding:
     """Su 2021, https://kexue.fm/archives/8823: scale query p by max(1, ln(p + 1) / ln L)."""
     check_log_length("logn", encoding)
     return encoding.replace(logn=True)
 
 
-@extension(TEMPERATURE, scale="none", in_all_layers=True)
+@extension(TEMPERATURE, scale="none", suits=_is_scalable, in_all_layers=True)
 def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
     """Multiply all products of queries and keys by one factor."""
     shape = () if encoding.layers is None else (encoding.layers,)

@@ -26,10 +26,6 @@ ANY = np.iinfo(np.int32).max  # upper bound of tokens back in an unbounded regio
 class Remapped(Wrapper):
     """An encoding whose distances are remapped in regions of the keys."""
 
-    @property
-    def name(self):
-        return self.inner.name
-
 
 def _is_remapped(encoding: Encoding) -> bool:
     return isinstance(encoding, Remapped) or any(map(_is_remapped, encoding.named_parts().values()))
@@ -286,13 +282,14 @@ def table(encoding: Encoding, length: int) -> np.ndarray:  # [T, T]
     """Return the distance at which each query sees each key of a row; -1: not visible."""
     positions = np.arange(length, dtype=np.float64)
     back = np.subtract.outer(positions, positions)
-    distances = np.full((length, length), -1.0)
+    distances, window = np.full((length, length), -1.0), encoding.narrowed()
+    within = back < (np.inf if window is None else window)
     with jax.enable_x64(True):
         encoding = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), encoding)
         row = Tokens(position=jnp.asarray(positions), contiguous=True)
         for region in encoding.regions(row, row):
             q, k = region.moved(row, region.q_position), region.moved(row, region.k_position)
-            mask = np.asarray(region.holds(jnp.asarray(back)[None]))[0]
+            mask = within & np.asarray(region.holds(jnp.asarray(back)[None]))[0]
             moved = np.subtract.outer(float64(q.position), float64(k.position))
             distances = np.where(mask, moved, distances)
     return distances

@@ -15,7 +15,7 @@ import jax
 
 from posenc_jax import composition, registry
 from posenc_jax.checks import check_options, known
-from posenc_jax.encoding import Dims, Encoding, check_key, trained_mask
+from posenc_jax.encoding import Dims, Encoding, trained_mask
 from posenc_jax.layers import one_per_layer, overrides
 from posenc_jax.registry import encodings as names
 from posenc_jax.schemes._sink import with_sink
@@ -37,7 +37,6 @@ def build(
 def _build(name: str, dims: Dims, key: jax.Array | None, **options) -> Encoding:
     if not isinstance(dims, Dims):
         raise ValueError(f"dims must be a posenc_jax.Dims; got {dims!r}")
-    check_key(key)
     builder = find(name).build
     check_options(f"encoding {name!r}", builder, options)
     key_parameter = inspect.signature(builder).parameters.get("key")

@@ -5,17 +5,13 @@ import jax.numpy as jnp
 
 from posenc_jax.checks import flag_or_token
 from posenc_jax.encoding import Dims, Encoding, trained
-from posenc_jax.layers import PerLayer, overrides
+from posenc_jax.layers import PerLayer, overrides_in_some_layer
 
 
 class Sink(PerLayer):
     """OpenAI 2025, arXiv:2508.10925: one trained logit per layer and head, initially 0."""
 
     logit: jax.Array = trained()  # [H], or [layers, H]
-
-    @property
-    def name(self):
-        return self.inner.name
 
     def sink(self, tokens):
         return self.logit[None, :, None]
@@ -26,10 +22,6 @@ class TokenSink(PerLayer):
     is the input of the layer's attention."""
 
     kernel: jax.Array = trained()  # [D, H], or [layers, D, H], w, initially 0
-
-    @property
-    def name(self):
-        return self.inner.name
 
     def read(self, x, before=None, document=None):
         x, inner = x.astype(jnp.float32), self.inner.read(x, before, document) or {}
@@ -43,7 +35,7 @@ def with_sink(encoding: Encoding, dims: Dims, sink: bool | str) -> Encoding:
     """Add a sink per layer if the number of layers is known; other arrays stay shared."""
     if not flag_or_token("sink", sink):
         return encoding
-    if overrides(encoding, "attend"):
+    if overrides_in_some_layer(encoding, "attend"):
         raise ValueError(
             f"sink={sink} does not fit encoding {encoding.name!r}, which has its own attention"
         )

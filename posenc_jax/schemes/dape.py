@@ -10,7 +10,7 @@ from posenc_jax import schemes
 from posenc_jax.attention import target
 from posenc_jax.checks import whole_number
 from posenc_jax.encoding import Dims, trained
-from posenc_jax.layers import PerLayer, overrides
+from posenc_jax.layers import PerLayer, overrides, overrides_in_some_layer
 from posenc_jax.schemes.fire import product
 
 OPTIONS = ("inner", "units")
@@ -76,7 +76,7 @@ def build(
     whole_number("units", units, at_least=1, at_most=2**16)
     inner_key, key = jax.random.split(key)
     encoding = schemes.build_inner("dape", OPTIONS, inner, dims, inner_key, inner_options)
-    if overrides(encoding, "attend"):
+    if overrides_in_some_layer(encoding, "attend"):
         raise ValueError(f"inner must not have its own attention; got {inner!r}")
     inputs = dims.heads * (2 if overrides(encoding, "bias") else 1)
     layers = () if dims.layers is None else (dims.layers,)

@@ -21,7 +21,7 @@ from posenc_jax.encoding import (
     trained_mask,
     two_sum,
 )
-from posenc_jax.layers import Wrapper, one_per_layer, overrides
+from posenc_jax.layers import Wrapper, one_per_layer, overrides_in_some_layer
 
 OPTIONS = ("gate", "bias_init", "shortest", "longest", "inner")
 
@@ -169,7 +169,7 @@ def _times(dims: Dims, shortest: float | None, longest: float | None) -> np.ndar
 def _inner(dims: Dims, name: str, options: dict[str, Any]) -> Encoding:
     """Build the inner encoding, which may neither add a bias, nor attend itself, nor be trained."""
     encoding = schemes.build_inner("fox", OPTIONS, name, dims, jax.random.key(0), options)
-    own = overrides(encoding, "bias") or overrides(encoding, "attend")
+    own = any(overrides_in_some_layer(encoding, hook) for hook in ("bias", "attend"))
     if own or any(jax.tree.leaves(trained_mask(encoding))):
         raise ValueError(
             "inner must have no bias, no attention of its own and no trained arrays, as nope and "

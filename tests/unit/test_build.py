@@ -1,5 +1,7 @@
 """Encodings by name, and errors of wrong options."""
 
+import typing
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,9 @@ from posenc_jax.runtime.errors import ConfigError
 
 KEY = jax.random.key(0)
 TWO = Dims(4, 8, 32, 16, layers=2)
-FAR = 10**12  # beyond every bound
+# No option has these values; FAR is beyond every bound.
+FAR = 10**12
+WRONG = {bool: [1], int: [-1, 1.5, FAR], float: [float("nan"), "x"], str: ["no such word"]}
 
 
 REFUSED = {
@@ -31,7 +35,6 @@ REFUSED = {
         ({"bass": 1}, r"unknown option of encoding 'rope': 'bass'; did you mean 'base'\?"),
         ({"base": 0.0}, "base must be a finite number above 1; got 0.0"),
         ({"base": 1e39}, "base must be a number from 1 to 1e\\+30"),
-        ({"base": float("nan")}, "base must be a finite number"),
         ({"base": [1e4, 1e4]}, "base must be one number or one per head, 4; got 2 numbers"),
         ({"fraction": 0.4}, r"must be an even number from 2 to head_dim = 8; got 0.4 \* 8"),
         ({"fraction": 0.125}, r"got 0.125 \* 8 = 1"),
@@ -40,15 +43,11 @@ REFUSED = {
             {"fraction": 0.25, "dims": Dims(4, 8, 32, 16, rotary_dim=4)},
             r"from 2 to rotary_dim = 4; got 0.25 \* 4 = 1",
         ),
-        ({"layout": "halves"}, "layout must be one of 'half', 'interleaved'; got 'halves'"),
         ({"dims": (4, 8, 32, 16)}, "dims must be a posenc_jax.Dims"),
         ({"sink": 1}, "sink must be True, False or 'token'; got 1"),
         ({"dims": Dims(4, 7, 28, 16)}, r"got 1 \* 7 = 7"),
         ({"keep": 1.5}, "keep must be 'turned' or a number from 0 to 1; got 1.5"),
-        ({"keep": "fast"}, "keep must be 'turned' or a number from 0 to 1; got 'fast'"),
         ({"keep": True}, "keep must be 'turned' or a number from 0 to 1; got True"),
-        ({"keep": float("nan")}, "keep must be 'turned' or a number"),
-        ({"frequencies": "learned"}, "frequencies must be one of 'fixed', 'trained'"),
         ({"frequencies": "trained", "per": "token"}, "per must be one of 'none', 'layer', 'head'"),
         ({"per": "head"}, "per='head' has no effect without frequencies='trained'"),
         ({"frequencies": "trained", "per": "layer"}, "per='layer' needs the number of layers"),
@@ -62,9 +61,7 @@ REFUSED = {
         ({"inner": "alibbi"}, r"'alibbi'; did you mean 'alibi'\?"),
         ({"max_position": 3}, "max_position must be a whole number of at least 16"),
         ({"inner": "t5", "key": None}, "'t5' has trained fields"),
-        ({"evenly": 1}, "evenly must be True or False; got 1"),
         ({"inner": "xpos", "max_position": 100_000}, "'xpos' reaches 68555"),
-        ({"max_position": FAR}, "^max_position must be at most "),
         ({"inner": "t5", "bass": 1}, "'t5': 'bass'"),
     ],
     "xpos": [
@@ -73,27 +70,12 @@ REFUSED = {
     "t5": [
         ({"num_buckets": 7}, "num_buckets must be even and max_distance above num_buckets / 2"),
         ({"num_buckets": 32, "max_distance": 16}, "max_distance above num_buckets / 2"),
-        ({"num_buckets": 0}, "num_buckets must be a whole number of at least 2; got 0"),
         ({"scale": -1}, "scale must be a finite number above 0; got -1"),
-        ({"num_buckets": FAR}, "^num_buckets must be at most "),
-        ({"max_distance": FAR}, "^max_distance must be at most "),
     ],
     "sandwich": [
         ({"dbar": 5}, "dbar must be even; got 5"),
-        ({"dbar": FAR}, "^dbar must be at most "),
-    ],
-    "fire": [
-        ({"hidden": 0}, "hidden must be a whole number of at least 1; got 0"),
-        ({"hidden": FAR}, "^hidden must be at most "),
-    ],
-    "cope": [
-        ({"npos": 1}, "npos must be a whole number of at least 2; got 1"),
-    ],
-    "relative": [
-        ({"extent": 0}, "extent must be a whole number of at least 1; got 0"),
     ],
     "stick_breaking": [
-        ({"remainder": 1}, "remainder must be True or False; got 1"),
         ({"sink": True}, "'stick_breaking', which has its own attention"),
     ],
     "alibi": [
@@ -102,36 +84,31 @@ REFUSED = {
         ({"slopes": 3}, "slopes must be"),
     ],
     "fox": [
-        ({"gate": "half"}, "gate must be one of 'full', 'bias_only', 'fixed'; got 'half'"),
         ({"gate": "fixed", "bias_init": 5.0}, "bias_init = 5.0 has no effect with gate='fixed'"),
         ({"longest": 5.0}, "longest = 5.0 has no effect with gate='full'"),
         ({"gate": "fixed", "shortest": 20.0}, "shortest must not exceed longest; got shortest=20"),
         ({"gate": "fixed", "longest": 0.0}, "longest must be a finite number above 0; got 0.0"),
-        ({"bias_init": float("nan")}, "bias_init must be a finite number"),
         ({"inner": "alibi"}, "inner must have no bias, .* and no trained arrays, .*; got 'alibi'"),
         ({"inner": "learned"}, "inner must have no bias, .* no trained arrays, .*; got 'learned'"),
         ({"inner": "stick_breaking"}, "no attention of its own .*; got 'stick_breaking'"),
+        ({"inner": "hybrid:pattern=decay/global"}, "no attention of its own .*; got 'hybrid:"),
         ({"inner": "rope", "bass": 1}, "inner 'rope': 'bass'; did you mean 'base'"),
         ({"gatte": "full"}, "'gatte'; did you mean 'gate'"),
     ],
     "dape": [
-        ({"units": 0}, "units must be a whole number of at least 1; got 0"),
         ({"inner": "dape"}, "inner must be another encoding; got 'dape'"),
         ({"inner": "cope"}, "inner must not have its own attention; got 'cope'"),
+        ({"inner": "hybrid:pattern=decay/global"}, "not have its own attention; got 'hybrid:"),
         ({"inner": "rope", "bass": 1}, "inner 'rope': 'bass'; did you mean 'base'"),
     ],
     "selective_rope": [
-        ({"rank": 0}, "rank must be a whole number of at least 1; got 0"),
         ({"base": 1.0}, "base must be"),
-        ({"gate": 1}, "gate must be True or False; got 1"),
         ({"dims": Dims(3, 8, 32, 16)}, "width = 32 must be a multiple of heads = 3"),
     ],
     "ssmax": [
-        ({"kind": "llama"}, "kind must be one of 'trained', 'llama4', 'ministral3', 'inkling'"),
         ({"kind": "llama4", "bias": True}, "bias=True has no effect with kind='llama4'"),
         ({"a": 0.2}, "a = 0.2 has no effect with kind='trained'"),
         ({"kind": "llama4", "a": 0.0}, "a must be a finite number above 0"),
-        ({"bias": 1}, "bias must be True or False; got 1"),
         ({"inner": "ssmax"}, "inner must be another encoding; got 'ssmax'"),
         ({"inner": "ropee"}, "unknown encoding 'ropee'; did you mean 'rope'"),
         ({"inner": "rope:4"}, "inner must be one encoding"),
@@ -149,7 +126,6 @@ REFUSED = {
         ({"inner": "hybrid", "pattern": "local", "layers": "global"}, "layers"),
     ],
     "hybrid": [
-        ({"chunked": 1}, "chunked must be True or False; got 1"),
         ({"global_base": 1e6}, "global_base = 1000000.0 has no effect without global_rope=True"),
         ({"global_keep": 0.25}, "global_keep = 0.25 has no effect without global_rope=True"),
         ({"global_rope": True, "global_base": 0.5}, "base must be a finite number above 1"),
@@ -164,11 +140,10 @@ REFUSED = {
         ),
         ({"window": 0, "chunked": True}, "at least 1 with chunked=True"),
         ({"dims": TWO}, "has no global layer in a model of 2"),
+        ({"pattern": "decay,global", "sink": True}, "'hybrid', which has its own attention"),
         ({"pattern": "local,lokal"}, "layer of a pattern: 'lokal'; did you mean 'local'"),
-        ({"window": -1}, "window must be a whole number of at least 1; got -1"),
         ({"pattern": []}, "got none"),
         ({"pattern": 2.5}, "^pattern must be a list of local, global and decay; got 2.5$"),
-        ({"window": FAR}, "^window must be at most "),
     ],
 }
 
@@ -182,12 +157,15 @@ def test_wrong_options_are_refused(name, options, message):
         posenc_jax.build(name, **{"dims": DIMS, "key": KEY} | options)
 
 
-@pytest.mark.parametrize("key", [3, "x", np.ones(2), jax.random.split(KEY, 2)])
-@pytest.mark.parametrize("name", ["fire", "rope"])
-def test_an_invalid_random_key_is_refused(name, key):
-    with pytest.raises(ValueError, match="^key must be a single key, such as jax.random.key") as it:
-        posenc_jax.build(name, DIMS, key=key)
-    assert "\n" not in str(it.value)
+@pytest.mark.parametrize("name", schemes.names())
+def test_every_option_is_checked(name):
+    for option, parameter in schemes.options_of(name).items():
+        kinds = typing.get_args(parameter.annotation) or [parameter.annotation]
+        for value in [value for kind in kinds for value in WRONG.get(kind, [])]:
+            with pytest.raises(ValueError) as caught:
+                posenc_jax.build(name, DIMS, KEY, **{option: value})
+            message = str(caught.value)
+            assert option.rpartition("_")[2] in message or repr(value) in message
 
 
 def test_typed_and_raw_keys_build_the_same_encoding():

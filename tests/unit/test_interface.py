@@ -9,7 +9,7 @@ from sizes import DIMS
 
 import posenc_jax
 from posenc_jax.attention import attend, blockwise, merge, plain
-from posenc_jax.encoding import Encoding, Tokens, trained
+from posenc_jax.encoding import Encoding, Tokens
 from posenc_jax.layers import Wrapper, bearer, overrides
 
 pytestmark = pytest.mark.sampled
@@ -100,97 +100,6 @@ def test_an_empty_region_has_zero_weight_and_finite_gradients(way):
     assert all(np.all(np.isfinite(slope)) for slope in slopes)
     assert np.all(np.asarray(slopes[3]) == 0)
     assert all(np.all(np.asarray(slope) == 0) for slope in without)
-
-
-def test_the_blockwise_log_sum_has_the_plain_gradient():
-    q, k, v = qkv()
-    encoding = build("fire")
-
-    def loss(way):
-        def run(q, k, v, encoding):
-            out, logsum = way(q, k, v, encoding, ROW, ROW)
-            return jnp.sum(jnp.sin(logsum)) + jnp.sum(out**2)
-
-        return jax.value_and_grad(run, (0, 1, 2, 3))
-
-    close(
-        *jax.jit(lambda *x: [loss(way)(*x) for way in (blockwise, plain)])(q, k, v, encoding), 1e-4
-    )
-
-
-# The combination of scores and bias
-
-
-class Capped(Wrapper):
-    """A soft cap, and a mixture of the heads."""
-
-    mix: jax.Array = trained()  # [H, H]
-
-    def logits(self, scores, bias):
-        summed = self.inner.logits(scores, bias)
-        capped = 3 * jnp.tanh(summed / 3)
-        return capped + jnp.einsum("hg,bgqs->bhqs", self.mix, capped, precision="highest")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("inner", "length", "groups"),
-    [
-        ("rope", T, H),
-        ("t5", 600, 2),
-        *(pytest.param(name, T, H, marks=pytest.mark.slow) for name in ("nope", "t5", "fire")),
-    ],
-)
-def test_an_encoding_may_override_logits(inner, length, groups):
-    q, k, v = qkv(length, groups)
-    row = Tokens(position=jnp.arange(length), contiguous=True)
-    encoding = Capped(
-        dims=DIMS,
-        inner=build(inner),
-        mix=0.3 * jax.random.normal(jax.random.key(1), (H, H)),
-        window=70,
-    )
-    phase = encoding.phase(row.position)
-
-    def loss(way):
-        def run(q, k, v, encoding):
-            out, logsum = way(q, k, v, encoding, row, row, phase=phase)
-            return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(logsum))
-
-        return run
-
-    ours, theirs = (gradients(loss(way), q, k, v, encoding) for way in (blockwise, plain))
-    close(ours, theirs, 1e-4)
-
-
-# The scale of queries
-
-
-class Scaled(Encoding):
-    scale: jax.Array = trained()  # [H]
-
-    def query_scale(self, positions):
-        length = jnp.log1p(jnp.atleast_2d(positions).astype(jnp.float32))  # [B or 1, T]
-        return self.scale[None, :, None] * length[:, None]
-
-
-@pytest.mark.parametrize("rows", [1, B])
-@pytest.mark.parametrize("way", WAYS)
-def test_query_scales_differ_by_head_and_row(way, rows):
-    q, k, v = qkv()
-    positions = jnp.arange(T) if rows == 1 else jnp.stack([jnp.arange(T), 3 + jnp.arange(T)])
-    row, scale = Tokens(position=positions), jnp.array([0.5, 1.0, 2.0, -0.3])
-
-    def ours(q, scale):
-        out, _ = way(q, k, v, Scaled(dims=DIMS, scale=scale), row, row)
-        return jnp.sum(jnp.sin(out))
-
-    def theirs(q, scale):
-        factor = jnp.log1p(jnp.broadcast_to(positions, (B, T)).astype(jnp.float32))
-        q = q * scale[None, :, None, None] * factor[:, None, :, None]
-        return jnp.sum(jnp.sin(plain(q, k, v, build("nope"), row, row)[0]))
-
-    close(gradients(ours, q, scale), gradients(theirs, q, scale), 1e-4)
 
 
 # Windows

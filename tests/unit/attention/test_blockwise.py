@@ -13,7 +13,7 @@ from sizes import DIMS
 import posenc_jax
 from posenc_jax import schemes
 from posenc_jax.attention import attend, attention, blockwise, plain
-from posenc_jax.encoding import Encoding, Tokens, position_of, trained, trained_mask
+from posenc_jax.encoding import Tokens, trained_mask
 from posenc_jax.layers import overrides
 
 pytestmark = pytest.mark.sampled
@@ -174,27 +174,6 @@ def test_blockwise_matches_with_windows_documents_groups_and_offsets(
     check(name, length, **options)
 
 
-@pytest.mark.parametrize(("name", "window"), [("rope", None), ("fire", 40)])
-@pytest.mark.slow
-def test_token_order_decides_visibility(name, window):
-    encoding = build(name, 300).windowed(window)
-    q, k, v, _ = inputs(200, 50, H)
-    places = np.sort(np.random.default_rng(0).permutation(300)[:200])
-    k_positions, q_positions = jnp.asarray(places), jnp.asarray(places[np.arange(50) * 3] + 1)
-    phase = posenc_jax.attention.phase_between(encoding, q_positions, k_positions)
-    sides = [Tokens(position=p, order=p) for p in (q_positions, k_positions)]
-    given = dict(zip(("q_tokens", "k_tokens"), sides, strict=True), encoding=encoding)
-    given |= {"phase": phase}
-    ours, theirs = (jax.jit(functools.partial(way, **given))(q, k, v) for way in (blockwise, plain))
-    for actual, expected in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(actual, expected, atol=3e-6)
-    orders = jnp.zeros(50, jnp.int32), jnp.arange(1, 201)
-    sides = [side.replace(order=order) for side, order in zip(sides, orders, strict=True)]
-    for way in (blockwise, plain):
-        out, logsum = way(q, k, v, encoding, *sides, phase=phase)
-        assert jnp.all(out == 0) and jnp.all(logsum == -1e30)  # a query that sees no key
-
-
 @pytest.mark.parametrize("window", [None, 200])
 def test_blocks_that_given_positions_hide_are_not_visited(window):
     """Their values are NaN, which would reach the output even with a weight of 0."""
@@ -302,61 +281,6 @@ def test_blockwise_works_under_vmap_and_on_several_devices(length):
     sharded = jax.jit(shared)(q, k, v, encoding, cotangent)
     for ours, theirs in zip(jax.tree.leaves(sharded), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6 + 1e-6 * np.abs(theirs).max())
-
-
-@pytest.mark.parametrize(
-    ("dtype", "start"), [("int8", -100), ("uint8", 0), ("uint32", 0), ("float32", -100)]
-)
-@pytest.mark.slow
-def test_positions_may_have_any_real_dtype(dtype, start):
-    """Positions below zero or of types whose differences would overflow."""
-    encoding = build("alibi", 70)
-    q = inputs(70, 70, H)[0].swapaxes(1, 2)
-    positions = (np.arange(70) + start).astype(dtype)
-    expected = attend(q, q, q, encoding, implementation="plain")
-    for how in ("plain", "blockwise"):
-        given = {"q_positions": positions, "k_positions": positions, "implementation": how}
-        np.testing.assert_allclose(attend(q, q, q, encoding, **given), expected, atol=3e-6)
-
-
-@pytest.mark.slow
-def test_positions_may_be_constants_of_a_compiled_function():
-    encoding, positions = build("rope", 70), jnp.arange(70)
-    q = inputs(70, 70, H)[0].swapaxes(1, 2)
-
-    def run(q):
-        return attend(q, q, q, encoding, q_positions=positions, k_positions=positions)
-
-    np.testing.assert_allclose(jax.jit(run)(q), run(q), atol=3e-6)
-
-
-class WithWholeNumbers(Encoding):
-    """A trained bias table indexed by integer edges."""
-
-    edges: jax.Array
-    table: jax.Array = trained()
-
-    def bias(self, q, k):
-        distance = position_of(q)[..., :, None] - position_of(k)[..., None, :]
-        return jnp.moveaxis(self.table[jnp.searchsorted(self.edges, distance)], -1, 0)
-
-
-@pytest.mark.slow
-def test_an_encoding_may_hold_integers():
-    dims = posenc_jax.Dims(H, K, DIMS.width, 70)
-    table = jax.random.normal(jax.random.key(0), (4, H))
-    encoding = WithWholeNumbers(dims=dims, edges=jnp.array([3, 9, 30]), table=table)
-    q, k, v, cotangent = inputs(70, 70, H)
-    tokens = Tokens(position=jnp.arange(70), contiguous=True)
-
-    def gradient(how):
-        def loss(table):
-            out, _ = how(q, k, v, encoding.replace(table=table), tokens, tokens)
-            return jnp.sum(out * cotangent)
-
-        return jax.jit(jax.grad(loss))(table)
-
-    np.testing.assert_allclose(gradient(blockwise), gradient(plain), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from sizes import DIMS
 import posenc_jax
 from posenc_jax.attention import attention, kernels, plain, several
 from posenc_jax.encoding import Tokens
-from posenc_jax.schemes.alibi import ALiBi
 
 pytestmark = pytest.mark.sampled
 
@@ -212,20 +211,3 @@ def test_what_kernels_cannot_compute_is_refused():
         expected = ValueError if way is by_kernel else kernels.Unfit
         with pytest.raises(expected, match=reason):
             way(q, k, v, encoding, **places)
-
-
-@pytest.mark.slow
-def test_a_subclass_may_override_the_alibi_curve(monkeypatch):
-    class Bent(ALiBi):
-        def curve(self, distance):
-            return -self.slopes[:, None] * jnp.sqrt(distance.astype(jnp.float32))[None]
-
-    monkeypatch.setattr(kernels, "CUDNN", "xla")
-    (q, k, v, straight), places = setting("alibi", jnp.bfloat16)
-    bent = Bent(dims=DIMS, slopes=straight.slopes)
-    ours, right = (
-        np.asarray(out, np.float32)
-        for out in (kernels.cudnn(q, k, v, bent, **places), plain(q, k, v, bent, **places)[0])
-    )
-    np.testing.assert_allclose(ours, right, atol=0.03)
-    assert kernels._slopes(straight) is straight.slopes and kernels._slopes(bent) is None

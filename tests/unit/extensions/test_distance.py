@@ -25,25 +25,6 @@ ROPE = posenc_jax.build("rope", DIMS)
 # Tables
 
 
-def by_formula(name, i, j, trained, *, first, limit, window):
-    d = i - j
-    if name == "lm_infinite":
-        return d if d < trained else min(d, limit) if j < first else -1
-    return d if d < window else min(d, first + window - 1 - j) if j < first else -1
-
-
-@pytest.mark.parametrize("name", ["lm_infinite", "streaming"])
-@pytest.mark.parametrize(("first", "limit", "window"), [(3, 7, 5), (1, 30, 1), (12, 11, 9)])
-def test_first_tokens_stay_visible(name, first, limit, window):
-    options = dict(limit=limit) if name == "lm_infinite" else dict(window=window)
-    table = extensions.distances(name, 40, 11, first=first, **options)
-    for i in range(40):
-        for j in range(40):
-            limits = dict(first=first, limit=limit, window=window)
-            expected = -1 if j > i else by_formula(name, i, j, 11, **limits)
-            assert table[i, j] == expected, (i, j)
-
-
 @pytest.mark.parametrize("scale", [1, 2, 5, 8])
 @pytest.mark.parametrize("trained", [16, 100])
 def test_remapped_distances_stay_within_their_bound(scale, trained):
@@ -126,8 +107,6 @@ CASES = [
 def test_attention_uses_the_distances_of_the_table(name, options, length, how):
     place = np.arange(length)
     table = extensions.distances(name, length, L, **options)
-    if "window" in name:
-        table = np.where(np.subtract.outer(place, place) < 25, table, -1)
     factor = np.ones(length)
     if "rerope" == name or "logn" in name:
         factor = np.maximum(1, np.log1p(place) / math.log(L))

@@ -9,7 +9,6 @@ from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax
-from posenc_jax.layers import Wrapper
 from posenc_jax.runs.parameters import by_path, with_leaves
 
 pytestmark = pytest.mark.sampled
@@ -162,25 +161,6 @@ def test_every_projection_multiplies_two_dimensional_operands(make_model, make_t
     assert projections >= 2 * 7 * 2 + 2  # forward, and backward for x: 7 per layer and the output
 
 
-def test_a_window_as_long_as_the_row_changes_nothing_and_a_shorter_one_does(
-    make_model, make_tokens, forward
-):
-    model, tokens, encoding = make_model(), make_tokens(L), build()
-    whole = forward(model, tokens, encoding)
-    np.testing.assert_allclose(forward(model, tokens, encoding, window=L), whole, atol=1e-6)
-    short = forward(model, tokens, encoding, window=3)
-    np.testing.assert_allclose(short[:, :3], whole[:, :3], atol=1e-6)
-    assert jnp.all(jnp.any(jnp.abs(short[:, 3:] - whole[:, 3:]) > 1e-5, axis=-1))
-
-
-def test_two_layers_see_at_most_twice_the_window(make_model, make_tokens, forward):
-    model, tokens, encoding = make_model(layers=2), make_tokens(L), build("nope")
-    other = tokens.at[0, 0].set((tokens[0, 0] + 1) % VOCAB)
-    one, two = (forward(model, t, encoding, window=3) for t in (tokens, other))
-    np.testing.assert_array_equal(one[:, 5:], two[:, 5:])  # 2 * (3 - 1) tokens back
-    assert jnp.all(jnp.any(one[:, :5] != two[:, :5], axis=-1))
-
-
 def test_bos_is_one_array_more_that_replaces_the_first_token(make_model, make_tokens, forward):
     model, tokens, encoding = make_model(bos=True), make_tokens(L, batch=2), build("nope")
     arrays, usual = by_path(model), by_path(make_model())
@@ -212,21 +192,6 @@ def test_positions_may_be_given(make_model, make_tokens, forward):
     with jax.transfer_guard_device_to_host("disallow_explicit"):  # not checked under jit
         logits = forward(model, tokens, build(), positions=(2**31 + np.arange(L)) // 64)
     assert jnp.all(jnp.isfinite(logits))
-
-
-def test_zero_frequencies_remove_positions_from_a_layer(make_model, make_tokens, forward):
-    """Zero frequencies in every layer equal NoPE; in one layer they equal neither NoPE nor RoPE."""
-    model, tokens, rope = make_model(), make_tokens(L), build()
-    still = rope.replace(inv_freq=jnp.zeros_like(rope.inv_freq))
-    nope = forward(model, tokens, build("nope"))
-    np.testing.assert_allclose(
-        forward(model, tokens, posenc_jax.stack([still, still])), nope, atol=1e-5
-    )
-    stacked = posenc_jax.stack([rope, still])
-    mixed = forward(model, tokens, stacked)
-    np.testing.assert_allclose(forward(model, tokens, Wrapper(dims=DIMS, inner=stacked)), mixed)
-    for other in (nope, forward(model, tokens, rope)):
-        assert jnp.any(jnp.abs(mixed - other) > 1e-3)
 
 
 def test_packed_documents_share_one_draw_of_random_positions(make_model, make_tokens, forward):

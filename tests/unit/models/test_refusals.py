@@ -97,6 +97,17 @@ def test_encodings_that_do_not_stack_are_refused():
             posenc_jax.stack(layers)
 
 
+def test_a_compiled_step_beyond_the_cache_gives_nan(make_model, make_tokens):
+    """There the length is unknown; rows that are not full go on."""
+    model, tokens = make_model(), make_tokens(1, batch=2)
+    cache = models.init_cache(model.config, ROPE, 2, 8).replace(empty=False)
+    step = jax.jit(lambda cache: model.step(tokens, ROPE, cache)[0])
+    for lengths, full in ((7, [False, False]), (8, [True, True]), ([8, 7], [True, False])):
+        logits = step(cache.replace(length=jnp.asarray(lengths)))
+        np.testing.assert_array_equal(np.isnan(logits).all(axis=(1, 2)), full)
+        np.testing.assert_array_equal(np.isnan(logits).any(axis=(1, 2)), full)
+
+
 def test_what_has_no_cache_is_refused(make_model, make_tokens):
     model = make_model(layers=1)
     evenly = posenc_jax.build("randomized", DIMS, evenly=True)

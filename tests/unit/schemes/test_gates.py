@@ -69,18 +69,6 @@ def test_gate_sums_are_exact_over_16000_tokens():
     np.testing.assert_allclose(out, expected, atol=2e-5)
 
 
-@pytest.mark.slow
-def test_reading_gates_in_parts_equals_reading_at_once():
-    encoding, x = build(), jax.random.normal(KEY, (2, 40, DIMS.width))
-    whole, first = encoding.read(20 * x), encoding.read(20 * x[:, :25])
-    second = encoding.read(20 * x[:, 25:], before=first)
-    for name in ("sum", "rest"):
-        joined = jnp.concatenate([first[name], second[name]], axis=1)
-        np.testing.assert_allclose(joined, whole[name], atol=1e-5)
-    exact = lambda f: np.float64(f["sum"]) + np.float64(f["rest"])  # noqa: E731
-    np.testing.assert_allclose(exact(second), exact(whole)[:, 25:], rtol=1e-7)
-
-
 @pytest.mark.parametrize(("shortest", "longest"), [(None, None), (2.0, 64.0)])
 def test_fixed_gates_decay_to_1_over_e_after_their_time(shortest, longest):
     encoding = build(gate="fixed", shortest=shortest, longest=longest)

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attending import H, K, mixed, qkv, scores_of
-from jaxprs import pairs_of_blocks
 from sizes import DIMS, VOCAB, L
 
 import models
@@ -16,7 +15,7 @@ import posenc_jax
 from posenc_jax import extensions
 from posenc_jax.attention import attend, blockwise
 from posenc_jax.config import building, load
-from posenc_jax.encoding import Dims
+from posenc_jax.encoding import Dims, Tokens
 from posenc_jax.layers import Wrapper
 
 pytestmark = pytest.mark.sampled
@@ -75,12 +74,10 @@ def test_a_chunk_attends_to_itself_only(how, chunk, window, packed, monkeypatch)
 
     right = expected(q, k, v, places, documents, chunk, window)
     np.testing.assert_allclose(jax.jit(run)(q, segments=segments), right, atol=3e-6)
-    given = {"q_positions": jnp.asarray(places)[:, -7:], "k_positions": jnp.asarray(places)}
-    if packed:  # the last queries only, as in decoding
-        given["segments"] = segments[:, -7:], segments
-    np.testing.assert_allclose(run(q[:, -7:], **given), right[:, -7:], atol=3e-6)
-    last = {"segments": (segments[:, -7:], segments)} if packed else {}
-    np.testing.assert_allclose(run(q[:, -7:], **last), right[:, -7:], atol=3e-6)
+    placed = {"q_positions": jnp.asarray(places)[:, -7:], "k_positions": jnp.asarray(places)}
+    for given in (placed, {}):  # the last queries only, as in decoding
+        last = run(q[:, -7:], segments=segments, **given)
+        np.testing.assert_allclose(last, right[:, -7:], atol=3e-6)
 
 
 @pytest.mark.slow
@@ -98,24 +95,6 @@ def test_chunks_count_tokens_under_random_positions(inner, make_model, make_toke
     before, after = (forward(model, t, encoding, key=key) for t in (tokens, other))
     assert jnp.any(before[0, 4] != after[0, 4])
     np.testing.assert_array_equal(before[0, 5:], after[0, 5:])
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_local_layers_visit_blocks_in_proportion_to_length(chunked, make_model):
-    """Pairs of blocks visited by the compiled model at two lengths."""
-    encoding = build(window=256, chunked=chunked)
-    model = make_model(layers=4)
-
-    def blocks(length):
-        tokens = jax.ShapeDtypeStruct((1, length), jnp.int32)
-        jaxpr = jax.make_jaxpr(lambda t: model(t, encoding))(tokens)
-        return pairs_of_blocks(jaxpr.jaxpr)
-
-    near = lambda n: n if chunked else 2 * n - 1  # noqa: E731
-    for n in (8, 16):
-        *local, masked, single, doubled = blocks(256 * n)
-        assert local == [near(n)] * 3
-        assert masked + single + doubled == n * (n + 1) // 2
 
 
 # Layers
@@ -210,12 +189,19 @@ def test_extensions_act_on_the_full_layers_between_decay_layers():
 
 
 @pytest.mark.slow
-def test_a_pattern_of_all_layers_fixes_their_number(make_model, make_tokens, forward):
-    encoding, tokens = build(LAYERS, last_full=True), make_tokens(L)
-    scanned, written = (
-        forward(make_model(layers=6, scan=scan), tokens, encoding) for scan in (True, False)
-    )
-    np.testing.assert_allclose(scanned, written, atol=1e-5)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_stacked_windows_see_what_the_gradient_reaches(chunked, make_model, make_tokens):
+    dims = Dims(H, K, DIMS.width, L, layers=3)
+    encoding = build(dims, pattern="local", window=4, chunked=chunked)
+    model, tokens = make_model(layers=3), make_tokens(L)
+    row = Tokens(position=jnp.arange(L), contiguous=True)
+
+    def last(shift):
+        x = model.embed(tokens) + shift[None, :, None]
+        return jnp.sum(jnp.sin(model.run_blocks(x, encoding, row)[0, -1]))
+
+    reached = jax.jit(jax.grad(last))(jnp.zeros(L)) != 0
+    assert int(jnp.sum(reached)) == (4 if chunked else 3 * 3 + 1) and bool(reached[-4:].all())
 
 
 def test_recipes_of_published_hybrids_build():

@@ -41,9 +41,7 @@ def by_hand(q, k, v, rotate, seen):  # seen [Q, S]
 )
 def test_attention_follows_the_definition(queries, window, groups, cut, rotate):
     q, k, v = qkv(queries, 300, groups)
-    ids = documents(300, cut)
-    segments = None if ids is None else (ids[:, -queries:], ids)
-    options = {"window": window, "segments": segments}
+    options = {"window": window, "segments": documents(300, cut)}
     out = compiled(q, k, v, build(rotate=rotate), **options)
     expected = by_hand(q, k, v, rotate, visible(queries, 300, window, cut))
     np.testing.assert_allclose(out, expected, atol=1e-5)

@@ -105,20 +105,6 @@ def test_random_steps_are_those_of_the_place_in_the_document():
         build(seed=1)
 
 
-@pytest.mark.parametrize("cuts", [(1, 2, 3, 4, 5), (9, 10), (2, 15)])
-def test_reading_in_pieces_equals_reading_at_once(cuts):
-    encoding, x = build(gate=True, bias=True), content(B, 20, DIMS.width)
-    whole, before, parts = read(encoding, x), None, []
-    for piece in np.split(np.arange(20), cuts):
-        before = read(encoding, x[:, piece], before)
-        parts.append(before)
-        before = jax.tree.map(lambda leaf: leaf[:, -1:], before)
-    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *parts)
-    np.testing.assert_array_equal(joined["recent"], whole["recent"])
-    exact = lambda f: np.float64(f["sum"]) + np.float64(f["rest"])  # noqa: E731
-    np.testing.assert_allclose(exact(joined), exact(whole), rtol=1e-6, atol=1e-6)
-
-
 def test_angles_are_exact_after_many_tokens():
     """After 20,000 steps of about one a float32 sum alone would be off by up to 1e-3."""
     encoding = build(Dims(H, K, DIMS.width, L), bias=True)
