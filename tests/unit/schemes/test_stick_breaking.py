@@ -55,16 +55,16 @@ def test_given_positions_and_documents_decide_what_is_seen(options):
     encoding, (q, k, v) = build(**options), qkv(3, 150)
     document = (np.arange(150) >= 60).astype(np.int32)[None].repeat(B, 0)
     places = np.r_[0:60, 0:180:2]
-    q_places, q_document = np.array([59, 11, 100]), np.array([[0, 1, 1]] * B)
-    given = {"q_positions": q_places, "k_positions": places, "segments": (q_document, document)}
+    q_places = np.array([60, 11, 100])  # all in document 1
+    given = {"q_positions": q_places, "k_positions": places, "segments": document}
     out = compiled(q, k, v, encoding, window=50, **given)
     back = q_places[:, None] - places
     seen = (back >= (0 if encoding.attend_current else 1)) & (back < 50)
-    seen = seen & (q_document[:, :, None] == document[:, None])
+    seen = seen & (document[:, None] == 1)
     expected = broken(q, k, v, seen)
-    if encoding.remainder:  # the own keys are the last of document 0, none, and key 110
+    if encoding.remainder:  # the own keys are key 90, none, and key 110
         left = broken(q, k, np.ones_like(v), seen)
-        own = np.stack([v[:, 59], np.zeros_like(v[:, 0]), v[:, 110]], axis=1)
+        own = np.stack([v[:, 90], np.zeros_like(v[:, 0]), v[:, 110]], axis=1)
         expected = expected + (1 - left) * own
     np.testing.assert_allclose(out, expected, atol=2e-6)
 
