@@ -18,7 +18,7 @@ from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.workdir import Workdir, data_facts
 from posenc_jax.runtime import backend, devices, errors
-from posenc_jax.runtime.terminal import counted, stop_requests
+from posenc_jax.runtime.terminal import counted, stop_requests, warn
 from posenc_jax.tracking.wandb import View, identity_of
 from posenc_jax.training import annealing, optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
@@ -37,6 +37,8 @@ def train(config: Training, workdir: Path) -> int:
             subjects.check_source(config.init_from)
         stack.enter_context(run.opened())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
+        if unusual := backend.unusual_settings():
+            warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
         corpus = prepare_corpora(config.data.source, config.seed, stopping=signals)
         processes.check_same(corpus.fingerprint, "data", errors.DataError)
         config = parameters.with_vocab(config, corpus.vocab)

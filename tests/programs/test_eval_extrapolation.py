@@ -302,7 +302,7 @@ def test_progress_bars_are_for_terminals_alone(run, command, tmp_path, monkeypat
     with contextlib.suppress(BlockingIOError):
         while True:
             shown += os.read(screen, 4096)
-    for cell in ("tokens of text", "none at 32", "yarn:2 at 64", "window of 32 at 64"):
+    for cell in ("tokens of text", "none at 32", "yarn:2 at 64", "window at 64"):
         assert f"{cell}: ".encode() in shown
     assert b"\r" not in done.stderr
 
