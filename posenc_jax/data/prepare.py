@@ -18,7 +18,7 @@ from posenc_jax.data.sources import Documents, Origin
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.tokenizer import Encoder
-from posenc_jax.runtime.errors import DataError, Interrupted
+from posenc_jax.runtime.errors import DataError, Interrupted, Stop
 from posenc_jax.runtime.files import alone
 from posenc_jax.runtime.terminal import warn
 
@@ -61,7 +61,7 @@ def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str
         folder = root / f"{source.kind()}-{text.key}"
         card = corpora.card_of(folder)
         if card is None:
-            root.mkdir(parents=True, exist_ok=True)
+            _make(root)
             with alone(root / f"{folder.name}.lock"):
                 card = corpora.card_of(folder)
                 if card is None:
@@ -121,6 +121,15 @@ def _losses(card: dict) -> str:
         f"{lossy['documents']} documents decode to other text{missing}. Bits per byte are omitted; "
         "losses per token are valid"
     )
+
+
+def _make(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Stop(
+            f"cannot store tokens in {root}: {error}; set data.cache to a writable folder"
+        ) from error
 
 
 def _build(folder: Path, text: _Text, *, quiet: bool, stopping: Sequence[str]) -> dict:

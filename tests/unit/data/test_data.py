@@ -16,7 +16,7 @@ from prepared_texts import letters, texts_of
 from posenc_jax.data import corpora, hashes, sources, tasks
 from posenc_jax.data import prepare as preparing
 from posenc_jax.data.batches import Batches
-from posenc_jax.runtime.errors import DataError
+from posenc_jax.runtime.errors import DataError, Stop
 
 
 def test_documents_stay_whole_and_are_split_by_hash(prepare, texts):
@@ -125,6 +125,13 @@ def test_a_bad_line_is_named(content, message, tmp_path, prepare):
     with pytest.raises(DataError, match=message):
         prepare(source="jsonl", path=str(tmp_path / "rows.jsonl"))
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
+
+
+def test_an_unwritable_cache_names_the_field(prepare, texts, tmp_path):
+    (tmp_path / "cache").write_text("a file is there")
+    with pytest.raises(Stop, match="set data.cache to a writable folder") as caught:
+        prepare(**texts)
+    assert caught.value.code == 74
 
 
 def test_the_cache_is_in_the_users_folder_of_caches(monkeypatch, tmp_path):
