@@ -21,7 +21,7 @@ LINES = {
     "RoPE with YaRN": "#009E73",
     "RoPE with Self-Extend, window 4": "#CC79A7",
     "RoPE with DCA": "#56B4E9",
-    "RoPE": "#0072B2",
+    "T5 bias": "#0072B2",
 }
 GAP = 0.036  # between two names, in order
 
