@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from posenc_jax.checks import positive
 from posenc_jax.encoding import Dims, DistanceBias, trained
 
 
@@ -17,4 +18,4 @@ class RootBias(DistanceBias):
 
 def build(dims: Dims, key: jax.Array, *, sharpness: float = 1.0) -> RootBias:
     draw = jax.random.normal(key, (dims.heads,))
-    return RootBias(dims=dims, log_slope=sharpness * draw)
+    return RootBias(dims=dims, log_slope=positive("sharpness", sharpness) * draw)
