@@ -78,13 +78,16 @@ def value(written: str) -> Any:
 
 def _number(written: str) -> float:
     number = float(written)
-    whole = "." not in written and number.is_integer() and abs(number) < 1e15
-    return int(number) if whole else number
+    return int(number) if "." not in written and _is_whole(number) else number
+
+
+def _is_whole(number: float) -> bool:
+    return number.is_integer() and abs(number) < 1e15
 
 
 def _written(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "/".join(_written(entry) for entry in value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+    if isinstance(value, float) and _is_whole(value):
         return str(int(value))
     return str(value)

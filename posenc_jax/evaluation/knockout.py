@@ -138,9 +138,13 @@ def _answers(
     hide(pairs, key, unseen)
     for first in range(0, count, size):
         batch = np.arange(first, first + size) % count  # one shape for all calls
-        hidden = jnp.asarray(key[batch]), jnp.asarray(unseen[batch])
-        hiding = Hidden(dims=encoding.dims, inner=encoding, key=hidden[0], unseen=hidden[1])
-        answered = _answered(model, hiding, pairs.rows[batch])
+        hidden = Hidden(
+            dims=encoding.dims,
+            inner=encoding,
+            key=jnp.asarray(key[batch]),
+            unseen=jnp.asarray(unseen[batch]),
+        )
+        answered = _answered(model, hidden, pairs.rows[batch])
         end = min(first + size, count)
         chosen[first:end] = answered[: end - first]
     return chosen[pairs.row, pairs.question]
