@@ -1,4 +1,4 @@
-"""Reach and order of positions that depend on content, each at rates tuned at L, five seeds.
+"""Found and order beyond L of positions that depend on content, at rates tuned at L, five seeds.
 
 python scripts/sweep.py --config=study/content/sweep.py --workdir=runs/content --workers=2
 python scripts/report.py runs/content --out=report
@@ -12,7 +12,7 @@ from posenc_jax.sweeping.rates import Rates
 
 BY_CONTENT = "relative dape cope stick_breaking selective_rope".split()
 ENCODINGS = [*BY_CONTENT, "rope", "fire", "fox"]
-FAR = 8
+L, FAR = 64, 8
 
 
 def get_config():
@@ -25,10 +25,10 @@ def get_config():
         "choose": Rates(),
         "fields": {"data.far": float(FAR), "log_every": 100, "data.choose_fraction": 0.1},
         "evaluation": {
-            "lengths": "64,128,256,512",
-            "last": 16,
-            "protocols": "answers,gap,found,last_of_two",
-            "extensions": "none,logn",
+            "lengths": f"{L},{FAR * L}",
+            "protocols": "found,last_of_two",
+            "extensions": "none",
+            "window": False,
             "tokens_per_call": 32_768,
         },
     }
