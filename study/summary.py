@@ -1,5 +1,6 @@
 """The table of the README: loss, found, order and the time of a step, by method."""
 
+import numpy as np
 import pandas as pd
 
 from study.cells import STUDY, markdown, seeds
@@ -14,7 +15,7 @@ METHODS = {  # encoding, extension on text, scheme of the step; the name is that
     "RoPE": ("rope", "none", "rope"),
     "RoPE with YaRN": ("rope", "yarn", "rope"),
     "RoPE with PI": ("rope", "pi", "rope"),
-    "RoPE with Self-Extend, window 4": ("rope", "self_extend", "rope"),
+    "RoPE with Self-Extend, window 16": ("rope", "self_extend", "rope"),  # L / 4, as on text
     "ALiBi": ("alibi", "none", "alibi"),
     "T5 bias": ("t5", "none", "t5"),
     "FIRE": ("fire", "none", "fire"),
@@ -33,13 +34,20 @@ def summary() -> str:
         own = text[(text.encoding == encoding) & (text.extension == extension)]
         values = [seeds(own[own.length == length], "bpb") for length in (128, 1_024)]
         for protocol, column in (("found", "found"), ("last_of_two", "order")):
-            rows = order.measured(protocol)
+            rows = order.measured(order.grid(), protocol)
             rows = rows[(rows.name == name) & (rows.steps == ORDER_AFTER)]
-            values.append(seeds(rows.dropna(subset=[column]), column))
+            values.append(seeds(rows, column))
         step = times.get(f"512 {scheme}")
-        cells = [f"{one.mean():.2f}" if len(one) else "" for one in values]
-        body.append([name, *cells, "" if step is None else f"{float(step):.1f}"])
+        cells = [f"{one.mean():.2f}" if measured(one) else "" for one in values]
+        body.append(
+            [name.removesuffix(", window 16"), *cells, "" if step is None else f"{float(step):.1f}"]
+        )
     return markdown(["", "loss, L", "loss, 8 L", "found", "order", "slowdown"], body)
+
+
+def measured(values: np.ndarray) -> bool:
+    """True if every seed has a value."""
+    return len(values) > 0 and not np.isnan(values).any()
 
 
 TABLES = {"summary": summary}

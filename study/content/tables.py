@@ -1,6 +1,5 @@
 """Tables of the page on positions that depend on content."""
 
-import numpy as np
 import pandas as pd
 
 from study.cells import STUDY, markdown, seeds, short
@@ -8,38 +7,21 @@ from study.cells import STUDY, markdown, seeds, short
 L, FAR = 64, 512
 
 
-def accuracy(rows: pd.DataFrame, protocol: str, length: int = FAR) -> np.ndarray:
-    """Accuracy of each seed; of `latest` over all separations."""
-    rows = rows[(rows.protocol == protocol) & (rows.length == length)]
-    return seeds(rows[rows.part.isna() | (rows.part == "all")])
-
-
 def recall() -> str:
-    """Reach and the last of two settings under two laws of distances, the best of the latter under
-    the first law first."""
-    logarithmic, uniform = (
-        pd.read_csv(STUDY / "content/rows" / sweep / "rows.csv.xz", low_memory=False)
-        for sweep in ("sweep", "uniform")
-    )
-    body = []
-    for name in logarithmic.encoding.unique():
-        own, even = (
-            rows[(rows.encoding == name) & (rows.method == "none")]
-            for rows in (logarithmic, uniform)
-        )
-        last = accuracy(own, "latest")
-        cells = [accuracy(own, "latest", L), accuracy(own, "reach"), last]
-        cells += [accuracy(even, "reach"), accuracy(even, "latest")]
-        line = [name, *map(short, cells)]
-        line.insert(4, f"{last.min():.3f} to {last.max():.3f}")
-        body.append((last.mean(), line))
-    windows = [rows[rows.method == "window"] for rows in (logarithmic, uniform)]
-    means = [f"{accuracy(own, one).mean():.3f}" for own in windows for one in ("reach", "latest")]
-    head = ["", "last of two at L", "reach at 8 L", "last of two at 8 L", "its seeds"]
-    lines = [line for _, line in sorted(body, reverse=True)]
-    lines.append(["windows of L (mean)", "", *means[:2], "", *means[2:]])
-    lines.append(["a reader without order", "0.500", "1.000", "0.500", "", "1.000", "0.500"])
-    return markdown([*head, "uniform: reach at 8 L", "uniform: last of two at 8 L"], lines)
+    """Order of two settings at L, found and order beyond L; the best order beyond L first."""
+    rows = pd.read_csv(STUDY / "content/rows/sweep/rows.csv.xz")
+    near = rows[(rows.protocol == "last_of_two") & (rows.part == "within") & (rows.length == L)]
+    far = rows[(rows.part == "beyond") & (rows.length == FAR)]
+    found, order = (far[far.protocol == protocol] for protocol in ("found", "last_of_two"))
+    order, body = order.dropna(subset=["order"]), []
+    for name in rows.encoding.unique():
+        at_L, reached, ordered = (part[part.encoding == name] for part in (near, found, order))
+        each = seeds(ordered, "order")
+        cells = [seeds(at_L, "accuracy"), seeds(reached, "found"), each]
+        ends = f"{each.min():.2f} to {each.max():.2f}" if len(each) else "-"
+        body.append((each.mean() if len(each) else 0.0, [name, *map(short, cells), ends, str(len(each))]))
+    head = ["", "order at L", "found", "order", "order by seed", "seeds with order"]
+    return markdown(head, [line for _, line in sorted(body, reverse=True)])
 
 
 def text() -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from posenc_jax.plots import style
 from study.cells import seeds
-from study.order.tables import APART, BUDGETS, SEPARATED, orders, separated
+from study.order.tables import APART, BUDGETS, SEPARATED, grid, orders, separated
 
 PICTURE = Path(__file__).parent / "order.png"
 LINES = {
@@ -37,7 +37,7 @@ def main() -> None:
 
 def _by_steps(axes: Axes) -> None:
     """Means over seeds, and the seeds, where every seed holds enough pairs."""
-    order, ends = orders(), {}
+    order, ends = orders(grid()), {}
     for name, colour in LINES.items():
         own = order[order.name == name]
         by_steps = {steps: seeds(own[own.steps == steps], "order") for steps in BUDGETS}

@@ -37,35 +37,40 @@ SEPARATED = 4_800  # steps; later two seeds of RoPE change
 NOTHING, OLDER = "nothing", "older setting from the last"
 
 
-def name_of(encoding: str, method: str) -> str:
-    name = ENCODINGS[encoding]
-    return name if method == "none" else f"{name} with {EXTENSIONS[method]}"
+def name_of(scheme: str, method: str) -> str:
+    return scheme if method == "none" else f"{scheme} with {EXTENSIONS[method]}"
+
+
+def grid_of(folder: str, schemes: dict[str, str]) -> pd.DataFrame:
+    """Rows of a grid like budget.py, with the name of the method and the steps of the run."""
+    rows = pd.read_csv(STUDY / folder / "rows.csv.xz", low_memory=False)
+    of_run = rows.run.str.extract(r"ordered-(?P<scheme>.+)-s\d+-steps=(?P<steps>\d+)")
+    pairs = zip(of_run.scheme.map(schemes), rows.method, strict=True)
+    return rows.assign(steps=of_run.steps.astype(int), name=[name_of(*pair) for pair in pairs])
 
 
 @cache
-def every_part() -> pd.DataFrame:
-    """Rows of the grid, with the name of the method and the steps of the run."""
-    rows = pd.read_csv(STUDY / "order/rows/budget/rows.csv.xz", low_memory=False)
-    names = [name_of(*pair) for pair in zip(rows.encoding, rows.method, strict=True)]
-    rows = rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int), name=names)
+def grid() -> pd.DataFrame:
+    rows = grid_of("order/rows/budget", ENCODINGS)
     return rows[~rows.name.isin(ALIKE)]
 
 
-def measured(protocol: str, part: str = "beyond", length: int = FAR) -> pd.DataFrame:
+def measured(
+    rows: pd.DataFrame, protocol: str, part: str = "beyond", length: int = FAR
+) -> pd.DataFrame:
     """Rows of a part, all that lies beyond L by default."""
-    rows = every_part()
     return rows[(rows.protocol == protocol) & (rows.part == part) & (rows.length == length)]
 
 
-def orders(part: str = "beyond") -> pd.DataFrame:
+def orders(rows: pd.DataFrame, part: str = "beyond") -> pd.DataFrame:
     """Order beyond L, where enough pairs are held."""
-    return measured("last_of_two", part).dropna(subset=["order"])
+    return measured(rows, "last_of_two", part).dropna(subset=["order"])
 
 
-def by_budget() -> str:
+def by_budget(rows: pd.DataFrame) -> str:
     """Found and order beyond L at every budget, the best order after 1,200 steps first."""
-    found, order, body = measured("found"), orders(), []
-    at_L = measured("last_of_two", "within", L)
+    found, order, body = measured(rows, "found"), orders(rows), []
+    at_L = measured(rows, "last_of_two", "within", L)
     at_L = at_L[at_L.steps == BUDGETS[0]]
     for name, own in found.groupby("name"):
         ends = [seeds(own[own.steps == steps], "found") for steps in (600, 9_600)]
@@ -82,7 +87,7 @@ def by_budget() -> str:
 
 def that_flip() -> str:
     """The pairs that change places between two budgets."""
-    order, body = orders().rename(columns={"method": "extension", "name": "method"}), []
+    order, body = orders(grid()).rename(columns={"method": "extension", "name": "method"}), []
     for budgets in PAIRS_OF_BUDGETS:
         for pair in flips(order, list(budgets)):
             at = {pair.ahead: pair.gained, pair.behind: pair.lost}
@@ -94,7 +99,10 @@ def that_flip() -> str:
 @cache
 def knocked_out() -> pd.DataFrame:
     rows = pd.read_csv(STUDY / "order/rows/knockout.csv").dropna(subset=["order"])
-    names = [name_of(*pair) for pair in zip(rows.encoding, rows.extension, strict=True)]
+    names = [
+        name_of(ENCODINGS[encoding], method)
+        for encoding, method in zip(rows.encoding, rows.extension, strict=True)
+    ]
     return rows.assign(name=names)
 
 
@@ -115,9 +123,10 @@ def knock_outs() -> str:
 def separated() -> dict[str, list[np.ndarray]]:
     """Order of each seed by the tokens between the two settings, where every class has some; the
     best method first."""
-    parts = [orders(f"apart-{apart}") for apart in APART]
+    parts = [orders(grid(), f"apart-{apart}") for apart in APART]
     parts = [rows[rows.steps == SEPARATED] for rows in parts]
-    all_apart = orders()[orders().steps == SEPARATED].groupby("name").order.mean()
+    order = orders(grid())
+    all_apart = order[order.steps == SEPARATED].groupby("name").order.mean()
     names = all_apart.sort_values(ascending=False).index
     found = {name: [seeds(rows[rows.name == name], "order") for rows in parts] for name in names}
     return {name: own for name, own in found.items() if all(map(len, own))}
@@ -137,7 +146,7 @@ def by_seed() -> str:
     rows, name = knocked_out(), "RoPE with YaRN"
     rows = rows[(rows.name == name) & (rows.length == FAR) & (rows.steps == BUDGETS[-1])]
     wide = rows.pivot_table("order", "seed", "hidden")[[NOTHING, OLDER]]
-    adjacent = orders("apart-1")
+    adjacent = orders(grid(), "apart-1")
     adjacent = adjacent[adjacent.name == name].pivot_table("order", "seed", "steps")
     wide = adjacent[[600, 4_800, 9_600]].join(wide)
     body = [[str(seed), *(f"{value:.2f}" for value in row)] for seed, row in wide.iterrows()]
@@ -146,7 +155,7 @@ def by_seed() -> str:
 
 
 TABLES = {
-    "budget": by_budget,
+    "budget": lambda: by_budget(grid()),
     "flips": that_flip,
     "apart": by_separation,
     "knockout": knock_outs,

@@ -32,7 +32,7 @@ def main() -> None:
     axes.set(xlim=(-0.25, 0.85), ylim=(-0.2, 3.0))
     axes.set_xlabel("loss added on books to that of a row of L, nats per token (left is better)")
     axes.set_ylabel("loss saved by a copy beyond L,\nnats per token (up is better)")
-    style.finish(figure, axes, "Equal perplexity, unequal memory")
+    style.finish(figure, axes, "Equal perplexity, unequal memory: SmolLM2 at 1.5 L")
     style.save(figure, PICTURE)
 
 
