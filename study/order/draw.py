@@ -55,7 +55,7 @@ def _by_steps(axes: Axes) -> None:
         axes.plot([steps, 1.2 * steps], [mean, place], color=LINES[name], linewidth=0.5)
         axes.text(1.22 * steps, place, name, color=LINES[name], va="center", size=8)
     axes.axhline(0.5, color="0.5", linestyle=":")
-    axes.set(xscale="log", xlim=(550, 60_000), ylim=(0.4, 1.02))
+    axes.set(xscale="log", xlim=(550, 60_000), ylim=(0.3, 1.02))
     axes.set_xticks(BUDGETS, [f"{steps:,}" for steps in BUDGETS])
     axes.minorticks_off()
     axes.set(xlabel="training steps at L = 64", ylabel="order beyond L at 512 tokens; 0.5: guesses")
@@ -79,8 +79,8 @@ def _by_separation(axes: Axes) -> None:
             ha="right",
             size=8,
         )
-    axes.axhline(0.5, color="0.5", linestyle=":")
-    axes.set(xlim=(-4.9, len(APART) - 0.7), ylim=(0.4, 1.02), yticks=[])
+    axes.hlines(0.5, 0, len(APART) - 1, color="0.5", linestyle=":")
+    axes.set(xlim=(-4.9, len(APART) - 0.7), ylim=(0.3, 1.02), yticks=[])
     axes.set_xticks(range(len(APART)), [one.partition("-")[0] for one in APART])
     axes.set_xlabel(f"tokens apart, and more; after {SEPARATED:,} steps")
     axes.set_title("RoPE's extensions order only some separations")
