@@ -114,9 +114,10 @@ def knock_outs() -> str:
     for (name, length, steps), own in rows[shown].groupby(["name", "length", "steps"]):
         parts = own.groupby("hidden", sort=False)
         hidden = [short(seeds(one, "order")) for _, one in parts]
-        if seeds(own[own.hidden == NOTHING], "order").mean() > 0.6:
+        as_it_is = seeds(own[own.hidden == NOTHING], "order")
+        if len(as_it_is) > 1 and as_it_is.mean() > 0.6:
             cells = [f"{name}, {length} tokens", f"{steps:,}", *hidden]
-            body.append([*cells, str(own.seed.nunique())])
+            body.append([*cells, str(len(as_it_is))])
     return markdown(["hidden:", "steps", *rows.hidden.unique(), "seeds"], body)
 
 
