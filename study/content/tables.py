@@ -19,10 +19,9 @@ def recall() -> str:
         each = seeds(ordered, "order")
         cells = [seeds(at_L, "accuracy"), seeds(reached, "found"), each]
         ends = f"{each.min():.2f} to {each.max():.2f}" if len(each) else "-"
-        body.append(
-            (each.mean() if len(each) else 0.0, [name, *map(short, cells), ends, str(len(each))])
-        )
-    head = ["", "order at L", "found", "order", "order by seed", "seeds with order"]
+        body.append((each.mean(), [name, *map(short, cells), ends, str(len(each))]))
+    head = ["", "order at L", "found", "order", "found by seed", "order by seed"]
+    head.append("seeds with order")
     return markdown(head, [line for _, line in sorted(body, reverse=True)])
 
 
