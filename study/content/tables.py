@@ -18,8 +18,8 @@ def recall() -> str:
         at_L, reached, ordered = (part[part.encoding == name] for part in (near, found, order))
         each = seeds(ordered, "order")
         cells = [seeds(at_L, "accuracy"), seeds(reached, "found"), each]
-        ends = f"{each.min():.2f} to {each.max():.2f}" if len(each) else "-"
-        body.append((each.mean(), [name, *map(short, cells), ends, str(len(each))]))
+        ends = [f"{one.min():.2f} to {one.max():.2f}" for one in cells[1:]]
+        body.append((each.mean(), [name, *map(short, cells), *ends, str(len(each))]))
     head = ["", "order at L", "found", "order", "found by seed", "order by seed"]
     head.append("seeds with order")
     return markdown(head, [line for _, line in sorted(body, reverse=True)])
