@@ -12,6 +12,7 @@ from study.decoding import tables as decoding
 from study.gpu import tables as gpu
 from study.mixture import tables as mixture
 from study.order import tables as order
+from study.real import price
 from study.real import tables as real
 from study.retrieval import tables as retrieval
 from study.speed import tables as speed
@@ -23,6 +24,7 @@ PAGES = {
     "content/README.md": content.TABLES,
     "decoding/README.md": decoding.TABLES,
     "real/README.md": real.TABLES,
+    "real/price.md": price.TABLES,
     "retrieval/README.md": retrieval.RETRIEVAL,
     "retrieval/shipped.md": retrieval.ADDITIONS,
     "text/README.md": text.TEXT,

@@ -1,6 +1,6 @@
-"""Table of price.md, what static factors cost up to L: python -m study.real.price RUN...
+"""Tables of price.md, what static factors cost: python -m study.real.price RUN...
 
-Gathers the losses of the evaluations `price` of the runs by document in rows/price.csv.
+Gathers the losses of every evaluation of the runs by document in rows/price.csv.
 """
 
 import sys
@@ -13,6 +13,7 @@ from posenc_jax.evaluation.cells import label
 from study.cells import STUDY, less, markdown, signed
 
 ROWS = STUDY / "real/rows/price.csv"
+BEYOND = 12_288  # 1.5 times SmolLM2's L
 
 
 def main(runs: list[Path]) -> None:
@@ -27,22 +28,45 @@ def main(runs: list[Path]) -> None:
     print(f"{ROWS}: {len(rows)} rows")
 
 
+def losses() -> pd.DataFrame:
+    return pd.read_csv(ROWS).set_index(["model", "method", "length"]).sort_index()
+
+
+def added(rows: pd.DataFrame, model: str, method: str, length: int, other: str) -> str:
+    """Nats per token that a method adds to another one; empty where one was not measured."""
+    own, theirs = (model, method, length), (model, other, length)
+    if own not in rows.index or theirs not in rows.index:
+        return ""
+    return signed(less(rows.loc[own], rows.loc[theirs]))
+
+
 def prices() -> str:
     """Nats per token added to those of the same row without an extension, with 95% intervals over
     the books."""
-    rows = pd.read_csv(ROWS).set_index(["model", "method", "length"]).sort_index()
-    lengths, body = sorted(rows.index.unique("length")), []
-    for model, method in dict.fromkeys((one, two) for one, two, _ in rows.index):
-        if method == "none":
-            continue
-        cells = [
-            signed(less(rows.loc[(model, method, n)], rows.loc[(model, "none", n)]))
-            if (model, method, n) in rows.index
-            else ""
-            for n in lengths
-        ]
-        body.append([model, method, *cells])
-    return markdown(["", "", *(f"{n:,}" for n in lengths)], body)
+    rows = losses()
+    lengths = sorted(rows.xs("none", level="method").index.unique("length"))
+    pairs = dict.fromkeys((model, method) for model, method, _ in rows.index)
+    body = [
+        [model, method, *(added(rows, model, method, length, "none") for length in lengths)]
+        for model, method in pairs
+        if method != "none"
+    ]
+    return markdown(["", "", *(f"{length:,}" for length in lengths)], body)
+
+
+def beyond() -> str:
+    """Nats per token at 1.5 L that a method adds to YaRN by 2."""
+    rows = losses()
+    methods = rows.xs(("smollm2", BEYOND), level=("model", "length")).index.unique()
+    body = [
+        [method, added(rows, "smollm2", method, BEYOND, "yarn:2")]
+        for method in methods
+        if method != "yarn:2"
+    ]
+    return markdown(["", f"{BEYOND:,}"], body)
+
+
+TABLES = {"price": prices}
 
 
 if __name__ == "__main__":
