@@ -59,7 +59,7 @@ def _by_steps(axes: Axes) -> None:
     axes.set_xticks(BUDGETS, [f"{steps:,}" for steps in BUDGETS])
     axes.minorticks_off()
     axes.set(xlabel="training steps at L = 64", ylabel="order beyond L at 512 tokens; 0.5: guesses")
-    axes.set_title("NoPE orders early, extended RoPE late")
+    axes.set_title("NoPE passes extended RoPE by 1,200 steps")
 
 
 def _by_separation(axes: Axes) -> None:
@@ -82,7 +82,7 @@ def _by_separation(axes: Axes) -> None:
     axes.hlines(0.5, 0, len(APART) - 1, color="0.5", linestyle=":")
     axes.set(xlim=(-4.9, len(APART) - 0.7), ylim=(0.3, 1.02), yticks=[])
     axes.set_xticks(range(len(APART)), [one.partition("-")[0] for one in APART])
-    axes.set_xlabel(f"tokens apart, and more; after {SEPARATED:,} steps")
+    axes.set_xlabel(f"tokens apart (1: adjacent), and more; after {SEPARATED:,} steps")
     axes.set_title("RoPE's extensions order only some separations")
 
 

@@ -66,7 +66,7 @@ def beyond() -> str:
     return markdown(["", f"{BEYOND:,}"], body)
 
 
-TABLES = {"price": prices}
+TABLES = {"price": prices, "price-beyond": beyond}
 
 
 if __name__ == "__main__":
