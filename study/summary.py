@@ -38,15 +38,14 @@ def summary() -> str:
             rows = rows[(rows.name == name) & (rows.steps == ORDER_AFTER)]
             values.append(seeds(rows, column))
         step = times.get(f"512 {scheme}")
-        cells = [f"{one.mean():.2f}" if measured(one) else "" for one in values]
+        cells = [f"{one.mean():.2f}" if in_every_seed(one) else "" for one in values]
         body.append(
             [name.removesuffix(", window 16"), *cells, "" if step is None else f"{float(step):.1f}"]
         )
     return markdown(["", "loss, L", "loss, 8 L", "found", "order", "slowdown"], body)
 
 
-def measured(values: np.ndarray) -> bool:
-    """True if every seed has a value."""
+def in_every_seed(values: np.ndarray) -> bool:
     return len(values) > 0 and not np.isnan(values).any()
 
 

@@ -3,19 +3,16 @@
 import pandas as pd
 
 from study.cells import STUDY, markdown, seeds, short
-
-L, FAR = 64, 512
+from study.order import tables as order
 
 
 def recall() -> str:
     """Order of two settings at L, found and order beyond L; the best order beyond L first."""
     rows = pd.read_csv(STUDY / "content/rows/sweep/rows.csv.xz")
-    near = rows[(rows.protocol == "last_of_two") & (rows.part == "within") & (rows.length == L)]
-    far = rows[(rows.part == "beyond") & (rows.length == FAR)]
-    found, order = (far[far.protocol == protocol] for protocol in ("found", "last_of_two"))
-    order, body = order.dropna(subset=["order"]), []
+    near = order.measured(rows, "last_of_two", "within", order.L)
+    parts, body = (near, order.measured(rows, "found"), order.orders(rows)), []
     for name in rows.encoding.unique():
-        at_L, reached, ordered = (part[part.encoding == name] for part in (near, found, order))
+        at_L, reached, ordered = (part[part.encoding == name] for part in parts)
         each = seeds(ordered, "order")
         cells = [seeds(at_L, "accuracy"), seeds(reached, "found"), each]
         ends = [f"{one.min():.2f} to {one.max():.2f}" for one in cells[1:]]

@@ -38,21 +38,17 @@ SEPARATED = 4_800  # steps; later two seeds of RoPE change
 NOTHING, OLDER = "nothing", "older setting from the last"
 
 
-def name_of(scheme: str, method: str) -> str:
-    return scheme if method == "none" else f"{scheme} with {EXTENSIONS[method]}"
-
-
-def grid_of(folder: str, schemes: dict[str, str]) -> pd.DataFrame:
-    """Rows of a grid like budget.py, with the name of the method and the steps of the run."""
-    rows = pd.read_csv(STUDY / folder / "rows.csv.xz", low_memory=False)
-    of_run = rows.run.str.extract(r"ordered-(?P<scheme>.+)-s\d+-steps=(?P<steps>\d+)")
-    pairs = zip(of_run.scheme.map(schemes), rows.method, strict=True)
-    return rows.assign(steps=of_run.steps.astype(int), name=[name_of(*pair) for pair in pairs])
+def name_of(encoding: str, method: str) -> str:
+    name = ENCODINGS[encoding]
+    return name if method == "none" else f"{name} with {EXTENSIONS[method]}"
 
 
 @cache
 def grid() -> pd.DataFrame:
-    rows = grid_of("order/rows/budget", ENCODINGS)
+    """Rows of the grid, with the name of the method and the steps of the run."""
+    rows = pd.read_csv(STUDY / "order/rows/budget/rows.csv.xz", low_memory=False)
+    names = [name_of(*pair) for pair in zip(rows.encoding, rows.method, strict=True)]
+    rows = rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int), name=names)
     return rows[~rows.name.isin(ALIKE)]
 
 
@@ -68,9 +64,10 @@ def orders(rows: pd.DataFrame, part: str = "beyond") -> pd.DataFrame:
     return measured(rows, "last_of_two", part).dropna(subset=["order"])
 
 
-def by_budget(rows: pd.DataFrame) -> str:
+def by_budget() -> str:
     """Found and order beyond L at every budget, the best order after 1,200 steps first."""
-    found, order, body = measured(rows, "found"), orders(rows), []
+    rows, body = grid(), []
+    found, order = measured(rows, "found"), orders(rows)
     at_L = measured(rows, "last_of_two", "within", L)
     at_L = at_L[at_L.steps == BUDGETS[0]]
     for name, own in found.groupby("name"):
@@ -101,10 +98,7 @@ def that_flip() -> str:
 @cache
 def knocked_out() -> pd.DataFrame:
     rows = pd.read_csv(STUDY / "order/rows/knockout.csv").dropna(subset=["order"])
-    names = [
-        name_of(ENCODINGS[encoding], method)
-        for encoding, method in zip(rows.encoding, rows.extension, strict=True)
-    ]
+    names = [name_of(*pair) for pair in zip(rows.encoding, rows.extension, strict=True)]
     return rows.assign(name=names)
 
 
@@ -158,7 +152,7 @@ def by_seed() -> str:
 
 
 TABLES = {
-    "budget": lambda: by_budget(grid()),
+    "budget": by_budget,
     "flips": that_flip,
     "apart": by_separation,
     "knockout": knock_outs,

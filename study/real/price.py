@@ -45,10 +45,10 @@ def prices() -> str:
     the books."""
     rows = losses()
     lengths = sorted(rows.xs("none", level="method").index.unique("length"))
-    pairs = dict.fromkeys((model, method) for model, method, _ in rows.index)
+    near = rows.index[rows.index.isin(lengths, level="length")]
     body = [
         [model, method, *(added(rows, model, method, length, "none") for length in lengths)]
-        for model, method in pairs
+        for model, method in dict.fromkeys((model, method) for model, method, _ in near)
         if method != "none"
     ]
     return markdown(["", "", *(f"{length:,}" for length in lengths)], body)
