@@ -1,6 +1,7 @@
 """Evaluate checkpoints of a run: each pass reads the text once, finished cells are cached."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +27,9 @@ from posenc_jax.runs.subject import Subject, load_subject, run_config, saved_ste
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError, DataError, Stopped
 from posenc_jax.runtime.files import locked
-from posenc_jax.runtime.terminal import counted, stop_requests, warn
+from posenc_jax.runtime.terminal import clock, counted, stop_requests, warn
+
+LOG_SECONDS = 30  # between two lines on progress where there is no terminal
 
 
 class Evaluated(NamedTuple):
@@ -206,6 +209,8 @@ def measure(
     if len(missing) < len(cells):
         tqdm.write(f"{len(cells) - len(missing)} of {counted(len(cells), 'cell')} cached")
     hidden = not total or None  # None: where there is no terminal
+    began = said = time.monotonic()
+    read = 0
     with tqdm(total=total, unit="token", unit_scale=True, smoothing=0, disable=hidden) as bar:
 
         def before_call() -> None:
@@ -215,12 +220,18 @@ def measure(
         try:
             for group in passes.values():
                 one, starts, last = group[0], _union(group), max(map(_last_read, group))
-                bar.set_description(f"{label(one.facts)} at {one.facts['length']}")
+                name = f"{label(one.facts)} at {one.facts['length']}"
+                bar.set_description(name)
                 reader = reader_of(config, subject, one.text.split.tokens)
                 hooks = before_call, bar.update
                 losses = reader(one.encoding, starts, one.plan.length, last, *hooks)
                 if is_lead():
                     done |= _stored(store, group, starts, *losses)
+                read, now = read + len(starts) * one.plan.length, time.monotonic()
+                if bar.disable and now > said + LOG_SECONDS:
+                    left = clock((now - began) * (total - read) / read)
+                    tqdm.write(f"{name}: {read:,} of {total:,} tokens read, {left} left")
+                    said = now
         except _Stopping:
             pass
     return [

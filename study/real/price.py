@@ -13,7 +13,7 @@ from posenc_jax.evaluation.cells import label
 from study.cells import STUDY, less, markdown, signed
 
 ROWS = STUDY / "real/rows/price.csv"
-BEYOND = 12_288  # 1.5 times SmolLM2's L
+KEYS = ["model", "evaluation", "method", "length"]
 
 
 def main(runs: list[Path]) -> None:
@@ -21,52 +21,45 @@ def main(runs: list[Path]) -> None:
     for run in runs:
         for cell in cells.read_record(run / "eval").cells:
             own = pd.DataFrame({"nats": cell.sums.nats.round(4), "targets": cell.sums.tokens})
-            facts = {"model": run.name, "method": label(cell.facts), "length": cell.facts["length"]}
+            facts = {"model": run.name, "method": label(cell.facts)}
+            facts |= {name: cell.facts[name] for name in ("evaluation", "length")}
             found.append(own.assign(**facts, document=range(len(own))))
-    rows = pd.concat(found).sort_values(["model", "method", "length", "document"])
-    rows.to_csv(ROWS, index=False)
+    rows = pd.concat(found)[[*KEYS, "document", "nats", "targets"]]
+    rows = rows[rows.evaluation.isin(["price", "beyond"])]
+    rows.sort_values([*KEYS, "document"]).to_csv(ROWS, index=False)
     print(f"{ROWS}: {len(rows)} rows")
 
 
-def losses() -> pd.DataFrame:
-    return pd.read_csv(ROWS).set_index(["model", "method", "length"]).sort_index()
+def losses(model: str, evaluation: str) -> pd.DataFrame:
+    """Nats and targets of each book by method and length; all rows of a book in an evaluation end
+    at the same token."""
+    return pd.read_csv(ROWS).set_index(KEYS).sort_index().loc[model, evaluation]
 
 
-def added(rows: pd.DataFrame, model: str, method: str, length: int, other: str) -> str:
-    """Nats per token that a method adds to another one; empty where one was not measured."""
-    own, theirs = (model, method, length), (model, other, length)
-    if own not in rows.index or theirs not in rows.index:
-        return ""
-    return signed(less(rows.loc[own], rows.loc[theirs]))
-
-
-def prices() -> str:
-    """Nats per token added to those of the same row without an extension, with 95% intervals over
-    the books."""
-    rows = losses()
-    lengths = sorted(rows.xs("none", level="method").index.unique("length"))
-    near = rows.index[rows.index.isin(lengths, level="length")]
+def added(rows: pd.DataFrame, other: tuple[str, int | None]) -> str:
+    """Nats per token that each method adds to another one in rows of the same or a given length."""
+    methods, lengths = (rows.index.unique(level) for level in ("method", "length"))
     body = [
-        [model, method, *(added(rows, model, method, length, "none") for length in lengths)]
-        for model, method in dict.fromkeys((model, method) for model, method, _ in near)
-        if method != "none"
-    ]
-    return markdown(["", "", *(f"{length:,}" for length in lengths)], body)
-
-
-def beyond() -> str:
-    """Nats per token at 1.5 L that a method adds to YaRN by 2."""
-    rows = losses()
-    methods = rows.xs(("smollm2", BEYOND), level=("model", "length")).index.unique()
-    body = [
-        [method, added(rows, "smollm2", method, BEYOND, "yarn:2")]
+        [method, *(_cell(rows, (method, n), (other[0], other[1] or n)) for n in lengths)]
         for method in methods
-        if method != "yarn:2"
     ]
-    return markdown(["", f"{BEYOND:,}"], body)
+    return markdown(["", *(f"{n:,}" for n in lengths)], [row for row in body if any(row[1:])])
 
 
-TABLES = {"price": prices, "price-beyond": beyond}
+def _cell(rows: pd.DataFrame, own: tuple[str, int], other: tuple[str, int]) -> str:
+    return (
+        ""
+        if own == other or own not in rows.index
+        else signed(less(rows.loc[own], rows.loc[other]))
+    )
+
+
+TABLES = {
+    "price": lambda: added(losses("smollm2", "price"), ("none", None)),
+    "price-beyond": lambda: added(losses("smollm2", "beyond"), ("yarn:2", None)),
+    "price-gemma": lambda: added(losses("gemma3", "price"), ("none", None)),
+    "price-gemma-beyond": lambda: added(losses("gemma3", "beyond"), ("none", 32_768)),
+}
 
 
 if __name__ == "__main__":

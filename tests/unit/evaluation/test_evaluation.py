@@ -1,6 +1,7 @@
 """Protocols against naive loops, what is shared and what is not, methods."""
 
 import functools
+import re
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -186,6 +187,16 @@ def test_a_stop_in_the_last_call_of_a_pass_keeps_it_and_starts_no_other(
     part = evaluate.measure(config, who, cells, Store(tmp_path / "cells"), lambda: bool(signals))
     assert len(signals) == 1
     assert {cell.facts["length"] for cell in part} == {cells[0].facts["length"]}
+
+
+def test_a_log_has_a_line_on_what_was_read_and_the_time_left(measure, monkeypatch, capsys):
+    monkeypatch.setattr(evaluate, "LOG_SECONDS", 0)
+    measure(extensions="none,pi", window=False)
+    *_, line = capsys.readouterr().out.splitlines()
+    read, total = re.fullmatch(
+        r"pi:\S+ at \d+: ([\d,]+) of ([\d,]+) tokens read, 0:00 left", line
+    ).groups()
+    assert read == total
 
 
 # Methods
