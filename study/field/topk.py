@@ -13,7 +13,7 @@ import pandas as pd
 
 from posenc_jax.runtime.files import read_json
 from study.cells import STUDY
-from study.order.tables import FAR
+from study.order.tables import FAR, L
 
 STEPS = (600, 9_600)
 KS = (8, 32)
@@ -37,7 +37,7 @@ def main(sweeps: list[Path]) -> None:
         encoding = config["encoding"]["name"]
         command = ["eval_extrapolation.py", f"--workdir={run}", "--config.name=topk"]
         command += ["--config.protocols=found,last_of_two", "--config.window=False"]
-        command += [f"--config.lengths={FAR}", "--config.tokens_per_call=32768"]
+        command += [f"--config.lengths={L},{FAR}", "--config.tokens_per_call=32768"]
         command += [f"--config.extensions={','.join(methods(encoding))}"]
         subprocess.run([sys.executable, *command], check=True)
         rows = pd.read_csv(run / "eval" / "curves.csv")

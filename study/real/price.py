@@ -58,7 +58,6 @@ TABLES = {
     "price": lambda: added(losses("smollm2", "price"), ("none", None)),
     "price-beyond": lambda: added(losses("smollm2", "beyond"), ("yarn:2", None)),
     "price-gemma": lambda: added(losses("gemma3", "price"), ("none", None)),
-    "price-gemma-beyond": lambda: added(losses("gemma3", "beyond"), ("none", 32_768)),
 }
 
 
