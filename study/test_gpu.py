@@ -7,10 +7,13 @@ import sys
 import tarfile
 import time
 
+import jax
+import jax.numpy as jnp
 import pytest
 from running import ROOT
 
 from posenc_jax import schemes
+from posenc_jax.attention import kernels as attention_kernels
 from posenc_jax.runtime.errors import AGAIN
 from posenc_jax.runtime.errors import DONE as OK
 from study.gpu import __main__ as command
@@ -86,6 +89,16 @@ def test_an_error_of_a_kernel_is_a_failure(monkeypatch):
     monkeypatch.setattr(kernels, "LEAST", 0.0)
     with pytest.raises(AssertionError, match="blockwise: error"):
         kernels.measure("rope", (1, 64, 2, 8), 0.0)
+
+
+@pytest.mark.parametrize("name", ["fox", "rope"])
+def test_a_kernel_without_a_gradient_is_not_differentiated(name, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(attention_kernels, "CUDNN", "xla")
+    shape = 1, 64, 2, 8
+    given = [jnp.zeros(shape, jnp.bfloat16)] * 3
+    kernel, reason = kernels.kernel_of(kernels.built(name, shape), *given)
+    assert (kernel, "features" in reason) == {"fox": ("", True), "rope": ("cudnn", False)}[name]
 
 
 @pytest.mark.slow

@@ -76,21 +76,44 @@ def cudnn(
     return call_cudnn(q, k, v, bias, size=size, is_causal=True, window=window)
 
 
-def call_cudnn(q, k, v, bias=None, *, size: int, window: int | None = None, **options) -> Any:
+def call_cudnn(
+    q,
+    k,
+    v,
+    bias=None,
+    *,
+    size: int,
+    is_causal: bool = False,
+    window: int | None = None,
+    return_residual: bool = False,
+) -> Any:
     """Attention with heads before tokens; with `return_residual`, its log-sums too. Scores are
     divided by the root of `size`, and values may have fewer entries than keys."""
     of_values = v.shape[3]
     v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[3] - of_values)])  # jax.nn wants as many
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
-    options["local_window_size"] = None if window is None else (window - 1, 0)
+    options: Any = dict(scale=size**-0.5, is_causal=is_causal)
     try:
-        out = jax.nn.dot_product_attention(
-            q, k, v, bias, scale=size**-0.5, implementation=CUDNN, **options
-        )
+        if return_residual:
+            out, logsum = with_logsums(q, k, v, bias, window=window, **options)
+        else:
+            options |= dict(local_window_size=None if window is None else (window - 1, 0))
+            out = jax.nn.dot_product_attention(q, k, v, bias, implementation=CUDNN, **options)
     except (RuntimeError, NotImplementedError) as error:  # no cuDNN, an old version, an odd size
         raise Unfit(str(error)) from error
-    out = jax.tree.map(lambda x: x.swapaxes(1, 2), out)
-    return (out[0][..., :of_values], out[1]) if isinstance(out, tuple) else out[..., :of_values]
+    out = out.swapaxes(1, 2)[..., :of_values]
+    return (out, logsum) if return_residual else out
+
+
+def with_logsums(q, k, v, bias, *, scale: float, is_causal: bool, window: int | None) -> Any:
+    """Attention and its log-sums [B, H, T] in float32. jax.nn rounds them to bfloat16, and a
+    merged weight would be off by up to 3%."""
+    from jax._src.cudnn import fused_attention_stablehlo as fused  # noqa: TID251
+
+    mask = fused.MaskType.CAUSAL if is_causal else fused.MaskType.NO_MASK
+    options: Any = dict(mask_type=mask, sliding_window_length=window, return_residual=True)
+    out: Any = fused.dot_product_attention(q, k, v, bias, scale=scale, **options)
+    return out
 
 
 def splash(

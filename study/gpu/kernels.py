@@ -25,10 +25,14 @@ OF_ROUNDING = {"fire": 0.02}
 
 def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
     batch, heads, size, length = (1, 2, 8, 64) if dry else (4, 12, 64, 1024)
-    shape, seconds = (batch, length, heads, size), 0.0 if dry else 1.0
+    rows = dict.fromkeys(schemes.names(), [batch]) | {"rope": [batch, 8 * batch, 32 * batch]}
+    seconds = 0.0 if dry else 1.0
     return {
-        f"{name}@{length}": functools.partial(measure, name, shape, seconds)
-        for name in schemes.names()
+        f"{name}@{length}" + (f"x{count}" if count > batch else ""): functools.partial(
+            measure, name, (count, length, heads, size), seconds
+        )
+        for name, counts in rows.items()
+        for count in counts
     }
 
 
@@ -64,9 +68,13 @@ def built(name: str, shape: tuple[int, ...]) -> posenc_jax.Encoding:
 
 
 def kernel_of(encoding, q, k, v) -> tuple[str, str]:
-    """The platform's kernel if it takes this encoding, or else the reason."""
+    """The platform's kernel if it also computes the gradient of this encoding, or the reason."""
+
+    def loss(q):
+        return jnp.sum(attended("kernel", q, k, v, encoding).astype(jnp.float32))
+
     try:
-        jax.eval_shape(lambda: attended("kernel", q, k, v, encoding))
+        jax.eval_shape(jax.grad(loss), q)
     except ValueError as reason:
         return "", str(reason)
     return {"gpu": "cudnn", "tpu": "splash"}[jax.default_backend()], ""

@@ -12,7 +12,7 @@ def kernels() -> dict[str, dict[str, Any]]:
     """Measurements of attention by `make gpu` on an H200, by encoding."""
     lines = (STUDY / "gpu" / "nvidia-h200.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
-    done = [one for one in records if one["key"].startswith("kernels/") and one["state"] == "done"]
+    done = [one for one in records if one["key"].endswith("@1024") and one["state"] == "done"]
     return {one["key"].removeprefix("kernels/").partition("@")[0]: one for one in done}
 
 

@@ -4,9 +4,14 @@ The bounds are a tenth above what was found with jax 0.10.1. Compiling shows tha
 kernels fit; it does not show times.
 """
 
+import functools
+
+import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks import compiled
+from posenc_jax.attention import kernels
 
 pytestmark = pytest.mark.aot
 
@@ -28,6 +33,7 @@ ROWS = [  # of 8,192 tokens: a call for near keys, one for far ones, one for eac
     ("gpu", 1, "rope", "dca", 13),
     ("gpu", 1, "fire", "none", 8),
     ("gpu", 1, "fox", "none", 8),
+    ("gpu", 1, "relative", "none", 8),
     ("tpu", 4, "rope", "none", 1),
     ("tpu", 4, "rope", "self_extend", 2),
 ]
@@ -65,3 +71,12 @@ def test_an_evaluation_compiles_to_kernels(platform, devices, name, extension, k
     where = mesh(platform, devices)
     program = compiled.losses(compiled.recipe(name, "125m", 4, 1), where, 8_192, extension)
     check(compiled.facts(program), kernels)
+
+
+def test_log_sums_of_a_gpu_are_float32(mesh):
+    mesh("gpu", 1)
+    call = functools.partial(kernels.call_cudnn, size=64, is_causal=True, return_residual=True)
+    row = jax.ShapeDtypeStruct((1, 2, 256, 64), jnp.bfloat16)
+    out, logsum = jax.eval_shape(call, row, row, row)
+    assert (out.shape, out.dtype) == (row.shape, row.dtype)
+    assert (logsum.shape, logsum.dtype) == (row.shape[:3], jnp.float32)

@@ -1,4 +1,4 @@
-"""Attention by several calls of a kernel; the XLA implementation of jax.nn replaces cuDNN."""
+"""Attention by several calls of a kernel; the XLA implementation of jax.nn stands for cuDNN."""
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +25,23 @@ FEW = {
 }
 
 
+def with_logsums(q, k, v, bias, *, window, **options):
+    """As cuDNN: the output in bfloat16, the log-sums in float32."""
+    options |= dict(implementation="xla", return_residual=True)
+    options |= dict(local_window_size=None if window is None else (window - 1, 0))
+    exact = (x if x is None else x.astype(jnp.float32) for x in (q, k, v, bias))
+    (out, _), (_, logsum) = (
+        jax.nn.dot_product_attention(*given, **options) for given in ((q, k, v, bias), exact)
+    )
+    return out, logsum.swapaxes(1, 2)
+
+
 @pytest.fixture
 def gpu(monkeypatch):
     """Pretend to run on a GPU whose biases are materialised for 16 queries at a time."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(kernels, "CUDNN", "xla")
+    monkeypatch.setattr(kernels, "with_logsums", with_logsums)
     monkeypatch.setattr(kernels, "MATERIALISED", 64)
     monkeypatch.setattr(several, "PIECE", 16 * DIMS.heads * T)
 
