@@ -93,6 +93,7 @@ def call_cudnn(
     v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[3] - of_values)])  # jax.nn wants as many
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
     options: Any = dict(scale=size**-0.5, is_causal=is_causal)
+    logsum = None
     try:
         if return_residual:
             out, logsum = with_logsums(q, k, v, bias, window=window, **options)
@@ -102,7 +103,7 @@ def call_cudnn(
     except (RuntimeError, NotImplementedError) as error:  # no cuDNN, an old version, an odd size
         raise Unfit(str(error)) from error
     out = out.swapaxes(1, 2)[..., :of_values]
-    return (out, logsum) if return_residual else out
+    return out if logsum is None else (out, logsum)
 
 
 def with_logsums(q, k, v, bias, *, scale: float, is_causal: bool, window: int | None) -> Any:
