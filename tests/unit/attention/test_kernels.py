@@ -109,6 +109,16 @@ def test_splash_attention_matches_plain_attention(name, groups, window):
         np.testing.assert_allclose(a, b, atol=2e-3 * np.abs(b).max())
 
 
+def test_log_sums_of_splash_attention_are_those_of_plain_attention():
+    """Near and far keys are merged by them."""
+    (q, k, v, encoding), places = setting("nope", jnp.float32)
+    options = dict(window=40, return_residual=True, interpret=True)
+    ours = kernels.call_splash(kernels.divided(q), k, v, **options)
+    right = plain(q, k, v, encoding.windowed(40), **places)
+    for a, b in zip(ours, right, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-3 * np.abs(b).max())
+
+
 @pytest.mark.slow
 def test_splash_attention_separates_documents():
     given, places = setting("rope", jnp.float32)
