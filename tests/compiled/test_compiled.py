@@ -18,6 +18,7 @@ pytestmark = pytest.mark.aot
 # Size, recipe, layers, rows; kernels of attention; launches, GB moved and GiB of temporary memory.
 STEPS = [
     ("gpu", 1, ("125m", "rope", None, 32), 24, (815, 151, 11.8)),
+    ("gpu", 1, ("base", "rope", None, 64), 24, (722, 71, 7.7)),
     ("gpu", 4, ("125m", "rope", 1, 32), 2, (280, 22, 0.82)),
     ("gpu", 1, ("125m", "t5", 1, 32), 2, (280, 68, 3.4)),
     ("gpu", 1, ("125m", "fox", 1, 32), 0, (705, 91, 2.8)),
