@@ -626,8 +626,13 @@ def make_norm(config: Config) -> nnx.RMSNorm | nnx.LayerNorm:
 
 
 def rms_norm(config: Config, size: int) -> nnx.RMSNorm:
+    def promote(arrays, *, dtype):  # scales are not rounded: Gemma's are 1 + w
+        x, scale = arrays
+        return x.astype(dtype), scale
+
     dtype = jnp.dtype(config.dtype)
-    return nnx.RMSNorm(size, epsilon=config.norm_eps, dtype=dtype, rngs=nnx.Rngs(0))
+    options: Any = dict(epsilon=config.norm_eps, dtype=dtype, promote_dtype=promote)
+    return nnx.RMSNorm(size, rngs=nnx.Rngs(0), **options)
 
 
 Model = Transformer

@@ -110,6 +110,8 @@ def read(
 ) -> Adopted:
     """Read a pretrained model; `dtype` is that of its computation, by default bfloat16 where all
     weights are, and `weights` that of its matrices, by default the file's."""
+    if weights not in (None, "bfloat16"):
+        raise ConfigError(f"weights must be 'bfloat16' or None, for the file's; got {weights!r}")
     found = sources.read_source(source)
     try:
         family = families.family_of(found.config)

@@ -374,7 +374,7 @@ QWEN2_FAMILY = LLAMA_FAMILY._replace(
     usual=QWEN_USUAL,
     only=SILU,
 )
-OLMO2_USUAL = LLAMA_USUAL | {"rms_norm_eps": 1e-5, "rope_theta": 5e5}
+OLMO2_USUAL = LLAMA_USUAL | {"rms_norm_eps": 1e-5}
 OLMO2_FAMILY = LLAMA_FAMILY._replace(
     names=OLMO2,
     options=LLAMA_OPTIONS | {"norm_place": "output", "qk_norm": True, "qk_norm_of": "all"},
@@ -435,10 +435,10 @@ FAMILIES = {
     ),
     "olmo2": OLMO2_FAMILY,
     "olmo3": OLMO2_FAMILY._replace(
-        usual=OLMO2_USUAL | PATTERN_USUAL | {"sliding_window_pattern": 4}
+        usual=OLMO2_USUAL | PATTERN_USUAL | {"sliding_window_pattern": 4, "rope_theta": 5e5}
     ),
     "gemma3_text": GEMMA3_FAMILY,
-    "gemma3": GEMMA3_FAMILY._replace(names=GEMMA3_GGUF),  # of GGUF files
+    "gemma3_gguf": GEMMA3_FAMILY._replace(names=GEMMA3_GGUF),  # whose scales are 1 + w
     "gpt_neox": Family(
         GPT_NEOX,
         USUAL_SIZES

@@ -140,8 +140,8 @@ def _token(name: str, value: Any):
 
 
 ARCHITECTURE = "general.architecture"
-# Architectures, which are model types of the same name.
-GGUF_KINDS = ("llama", "qwen2", "qwen3", "gemma3")
+# Families by architecture.
+GGUF_KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_gguf"}
 PRE, ADD_BOS, BOS_ID = (f"tokenizer.ggml.{key}" for key in ("pre", "add_bos_token", "bos_token_id"))
 TOKENS, TYPES, MERGES = (f"tokenizer.ggml.{key}" for key in ("tokens", "token_type", "merges"))
 SCORES, SPACE, UNKNOWN = (
@@ -224,15 +224,16 @@ GGUF_KEYS: Mapping[str, tuple[str, Any]] = {
     "rope.freq_base": ("rope_theta", 1e4),
     "attention.sliding_window": ("sliding_window", None),
 }
-GEMMA3_KEYS: Mapping[str, tuple[str, Any]] = {  # which most files lack
-    "attention.sliding_window_pattern": ("sliding_window_pattern", 6),
+GEMMA3_KEYS: Mapping[str, tuple[str, Any]] = {
+    "rope.freq_base": ("rope_theta", REQUIRED),  # some files have two of other names
+    "attention.sliding_window_pattern": ("sliding_window_pattern", 6),  # which most files lack
     "rope.freq_base_swa": ("rope_local_base_freq", 1e4),
 }
 
 
 def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[str, Any]:
     """The settings in the spelling of config.json."""
-    rules = families.rules_of(families.FAMILIES[kind])
+    rules = families.rules_of(families.FAMILIES[GGUF_KINDS[kind]])
     own = {name.removeprefix(f"{kind}."): value for name, value in facts.items()}
     stated = {**GGUF_KEYS, **(GEMMA3_KEYS if kind == "gemma3" else {})}
     keys = {name: Key(rules[theirs], usual) for name, (theirs, usual) in stated.items()}
@@ -250,12 +251,13 @@ def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> d
         rope |= _llama3(factors, config["rope_theta"])
     return config | {
         # Llama's architecture with windows is Mistral's.
-        "model_type": "mistral" if kind == "llama" and window else kind,
+        "model_type": "mistral" if kind == "llama" and window else GGUF_KINDS[kind],
         "num_key_value_heads": config["num_key_value_heads"] or heads,
         "head_dim": size,
         "vocab_size": len(facts[TOKENS]),
         "rope_parameters": rope,
         "num_local_experts": own.get("expert_count"),
+        **{name: own.get(name) for name in ("attn_logit_softcapping", "final_logit_softcapping")},
         "use_sliding_window": window is not None,
         "tie_word_embeddings": "output.weight" not in tensors,
     }
@@ -312,7 +314,7 @@ def _gguf_names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
     """The names in config.json's family by those of the file."""
     chosen = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
     mapped = gguf.get_tensor_name_map(chosen, layers)
-    places = families.places(families.FAMILIES[kind].names, layers)
+    places = families.places(families.FAMILIES[GGUF_KINDS[kind]].names, layers)
     return {
         found: theirs
         for theirs in map(families.name_in_llama, places)

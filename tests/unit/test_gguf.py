@@ -1,12 +1,15 @@
 """A GGUF file holds the model of a folder in other names, layouts and types."""
 
 import gguf
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 from llamas import LAYERS, LLAMA, D, F, G, H, K, L, V, drawn, logits, write
 
 import posenc_jax
+from models.transformer import make_norm
 from posenc_jax import pretrained
 from posenc_jax.data import tokenizer
 from posenc_jax.pretrained import sources
@@ -54,6 +57,7 @@ def write_gguf(
     add_bos=False,
     arrays=None,
     layers=LAYERS,
+    base=5000.0,
 ):
     writer = gguf.GGUFWriter(path, kind)
     writer.add_block_count(layers)
@@ -64,7 +68,8 @@ def write_gguf(
     writer.add_head_count_kv(G)
     writer.add_key_length(K)
     writer.add_rope_dimension_count(K)
-    writer.add_rope_freq_base(5000.0)
+    if base:
+        writer.add_rope_freq_base(base)
     writer.add_layer_norm_rms_eps(1e-5)
     if scaling:
         writer.add_rope_scaling_type(gguf.RopeScalingType(scaling))
@@ -203,11 +208,18 @@ def gain(name):
     }
 
 
+def capped(name):
+    return {"edit": lambda writer: writer.add_float32(f"llama.{name}", 30.0)}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"kind": "gemma2"}, "architecture 'gemma2' is not supported"),
         ({"pre": "deepseek-v9"}, "pre-tokenizer 'deepseek-v9' is not supported"),
+        (capped("attn_logit_softcapping"), r"a soft cap on logits of attention \(attn_logit"),
+        (capped("final_logit_softcapping"), r"a soft cap on logits \(final_logit_softcapping"),
+        ({"kind": "gemma3", "base": None}, "rope.freq_base is missing"),
         ({"kind": "gemma3", "layers": 62}, "query_pre_attn_scalar = 4.0 is not supported, only 6"),
         *(
             (gain(name), f"rope.scaling.{name} is not supported")  # gains of two meanings
@@ -356,6 +368,12 @@ def test_scales_of_gemma_are_whole_in_a_bfloat16_model(tmp_path):
     held = arrays["model.layers.1.post_attention_layernorm.weight"].astype(np.float32)
     np.testing.assert_array_equal(scale[1], held + 1)
     assert (scale[1].astype(ml_dtypes.bfloat16) != scale[1]).any()
+    norm = make_norm(adopted.config.model)
+    norm.scale[...] = jnp.full_like(norm.scale[...], 1 + 2**-8)  # half of a step of bfloat16
+    x = jax.random.normal(jax.random.key(0), (1000, adopted.config.model.width))
+    right = x / np.sqrt(np.square(x).mean(axis=1, keepdims=True))
+    ratio = np.vdot(norm(x), right) / np.vdot(right, right)
+    np.testing.assert_allclose(ratio, 1 + 2**-8, atol=2e-4)
 
 
 def test_an_adopted_file_is_the_model_of_its_folder(tmp_path):

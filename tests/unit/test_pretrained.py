@@ -105,6 +105,7 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         ({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "per kind of layer"),
         (GEMMA | {"query_pre_attn_scalar": 168}, "= 168 is not supported, only 6"),
         (GEMMA | {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is"),
+        ({"model_type": "gemma3"}, "model_type 'gemma3' is not supported"),  # of GGUF files
         ({"model_type": "gemma3", "text_config": {"a": 1}}, r"more than text \(text_config\)"),
         (
             {"model_type": "smollm3", "use_sliding_window": True, "sliding_window": 8}
