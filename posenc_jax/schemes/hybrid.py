@@ -91,7 +91,9 @@ def build(
     if chunked and limit is None:
         raise ValueError("window must be at least 1 with chunked=True; got 0")
     rotates = flag("global_rope", global_rope)
-    for name, value, unset in (("global_base", global_base, None), ("global_keep", global_keep, 1)):
+    of_all = () if "local" in words else (("base", base, 10_000.0), ("layout", layout, "half"))
+    of_global = ("global_base", global_base, None), ("global_keep", global_keep, 1)
+    for name, value, unset in (*of_global, *of_all):
         if value != unset and not rotates:
             raise ValueError(f"{name} = {value!r} has no effect without global_rope=True")
     size = {"chunk": limit} if flag("chunked", chunked) else {"window": limit}

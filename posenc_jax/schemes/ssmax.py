@@ -124,6 +124,11 @@ def build(
     encoding = schemes.build_inner("ssmax", OPTIONS, inner, dims, key, inner_options)
     if layers is not None:
         known(f"kind of layers of the inner {inner!r}:", layers, encoding.kinds_of_layers())
+    chosen = (i for i in range(encoding.period) if layers in (None, encoding.kind_of_layer(i)))
+    if all(overrides(encoding.layer(i), "recur") for i in chosen):
+        raise ValueError(
+            f"ssmax has no effect on inner {inner!r}: the norm of retention cancels it"
+        )
     common: Any = {"dims": dims, "layers": encoding.layers, "only": layers}
     common["inner"] = encoding.replace(layers=None)
     if is_trained:

@@ -17,15 +17,16 @@ from study.order.tables import FAR, L
 
 STEPS = (600, 9_600)
 KS = (8, 32)
-EXTENDED = ("rope", "pope")  # also with YaRN
-COLUMNS = ["encoding", "seed", "steps", "method", "protocol", "length", "found", "order", "held"]
+COLUMNS = ["run", "seed", "steps", "method", "protocol", "length", "part"]
+VALUES = ["accuracy", "found", "order", "held"]
 ROWS = STUDY / "field/rows/topk.csv"
 
 
-def methods(encoding: str) -> list[str]:
+def methods(encoding: dict) -> list[str]:
+    rotates = encoding["name"] in ("rope", "pope") or encoding.get("global_rope")
     plain = ["none", *(f"topk:k={k}" for k in KS)]
     extended = ["yarn:8", *(f"yarn:8+topk:k={k}" for k in KS)]
-    return plain + (extended if encoding in EXTENDED else [])
+    return plain + (extended if rotates else [])
 
 
 def main(sweeps: list[Path]) -> None:
@@ -34,17 +35,16 @@ def main(sweeps: list[Path]) -> None:
         config, status = (read_json(run / f"{name}.json") for name in ("config", "status"))
         if config["steps"] not in STEPS or status["state"] != "done":
             continue
-        encoding = config["encoding"]["name"]
         command = ["eval_extrapolation.py", f"--workdir={run}", "--config.name=topk"]
         command += ["--config.protocols=found,last_of_two", "--config.window=False"]
         command += [f"--config.lengths={L},{FAR}", "--config.tokens_per_call=32768"]
-        command += [f"--config.extensions={','.join(methods(encoding))}"]
+        command += [f"--config.extensions={','.join(methods(config['encoding']))}"]
         subprocess.run([sys.executable, *command], check=True)
         rows = pd.read_csv(run / "eval" / "curves.csv")
-        rows = rows[(rows.evaluation == "topk") & (rows.part == "beyond")]
-        facts = {"encoding": encoding, "steps": config["steps"], "seed": config["seed"]}
-        found.append(rows.assign(**facts)[COLUMNS])
-    pd.concat(found).sort_values(COLUMNS[:6]).to_csv(ROWS, index=False, float_format="%.4f")
+        rows = rows[(rows.evaluation == "topk") & rows.part.isin(["within", "beyond"])]
+        facts = {"run": run.name, "steps": config["steps"], "seed": config["seed"]}
+        found.append(rows.assign(**facts)[COLUMNS + VALUES])
+    pd.concat(found).sort_values(COLUMNS).to_csv(ROWS, index=False, float_format="%.4f")
     print(f"{ROWS}: {len(found)} runs")
 
 

@@ -124,10 +124,16 @@ REFUSED = {
         ),
         ({"dims": Dims(2, 4, 8, 1)}, "needs a train_length of at least 2"),
         ({"inner": "hybrid", "pattern": "local", "layers": "global"}, "layers"),
+        ({"inner": "retention"}, "no effect on inner 'retention': the norm of retention cancels"),
+        (
+            {"inner": "hybrid", "pattern": "decay,global", "layers": "decay"},
+            "the norm of retention",
+        ),
     ],
     "hybrid": [
         ({"global_base": 1e6}, "global_base = 1000000.0 has no effect without global_rope=True"),
         ({"global_keep": 0.25}, "global_keep = 0.25 has no effect without global_rope=True"),
+        ({"pattern": "decay,global", "base": 5e5}, "base = 500000.0 has no effect without global"),
         ({"global_rope": True, "global_base": 0.5}, "base must be a finite number above 1"),
         ({"local_base": -2.0}, "base must be a finite number above 1"),
         ({"first_full": True}, "first_full and last_full need the number of layers"),
