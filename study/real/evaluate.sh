@@ -26,7 +26,7 @@ evaluate below yarn:2,yarn:8,ntk:2,pi:2 2048,4096,65536                  # on a 
 evaluate far-extend self_extend 24576,32768,65536 "" 3                   # on a CPU, stopped after 32768
 evaluate far-streaming streaming 32768,65536 "" 3                        # on a CPU, stopped after 32768
 evaluate copies-32k none,yarn:4,ntk:4,streaming 32768 --config.protocols=copies
-evaluate copies none,yarn:2,self_extend,streaming,ntk:2 12288 --config.protocols=copies    # on a CPU, 63 minutes
+evaluate copies none,yarn:2,self_extend,streaming,ntk:2 12288 --config.protocols=copies    # on a CPU, 63 minutes of one core; four passages a distance, the others one
 evaluate devices none,yarn:2,streaming,self_extend 12288,16384           # on the H200, and in another workdir on a CPU
 
 $adopt --workdir=runs/smollm2

@@ -53,9 +53,11 @@ def lost(method: str, length: int) -> Any:
 
 def memory(method: str) -> tuple[Any, Any]:
     """Loss that a method adds on books in rows of 12,288 tokens, and its own loss of the passages
-    without their copies beyond L less that with them."""
+    without their copies beyond L less that with them, each distance alike."""
     passages = copies(12_288).reset_index("back")
-    passages = passages[passages.back > L].groupby(["method", "read", "document"]).sum()
+    passages = passages[passages.back > L]
+    passages = passages.assign(nats=passages.nats / passages.targets, targets=1)
+    passages = passages.groupby(["method", "read", "document"])[["nats", "targets"]].sum()
     saved = less(passages.loc[method, False], passages.loc[method, True])
     return lost(method, 12_288), saved
 
