@@ -43,7 +43,7 @@ def main(sweeps: list[Path]) -> None:
         rows = pd.read_csv(run / "eval" / "curves.csv")
         rows = rows[(rows.evaluation == "topk") & rows.part.isin(["within", "beyond"])]
         facts = {"run": run.name, "steps": config["steps"], "seed": config["seed"]}
-        found.append(rows.assign(**facts)[COLUMNS + VALUES])
+        found.append(rows.assign(**facts)[COLUMNS + VALUES].astype({"length": int}))
     pd.concat(found).sort_values(COLUMNS).to_csv(ROWS, index=False, float_format="%.4f")
     print(f"{ROWS}: {len(found)} runs")
 

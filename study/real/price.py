@@ -47,11 +47,9 @@ def added(rows: pd.DataFrame, other: tuple[str, int | None]) -> str:
 
 
 def _cell(rows: pd.DataFrame, own: tuple[str, int], other: tuple[str, int]) -> str:
-    return (
-        ""
-        if own == other or own not in rows.index
-        else signed(less(rows.loc[own], rows.loc[other]))
-    )
+    if own == other or own not in rows.index:
+        return ""
+    return signed(less(rows.loc[own], rows.loc[other]))
 
 
 TABLES = {

@@ -21,7 +21,7 @@ DECIDING = [  # what, benchmark, case, measure
         (f"training step over {how} x-transformers, {name}", "train_step", case, f"over {how}")
         for how, name, case in (
             ("eager", "ALiBi, 128 x 32", "128 x 32 alibi"),
-            ("eager", "T5, 512 x 8", "512 x 8 t5"),
+            ("eager", "RoPE, 512 x 8", "512 x 8 rope"),
             ("compiled", "RoPE, 128 x 32", "128 x 32 rope"),
             ("compiled", "RoPE, 512 x 8", "512 x 8 rope"),
             ("compiled", "T5, 512 x 8", "512 x 8 t5"),
