@@ -1,13 +1,13 @@
-"""python -m benchmarks.decode [--parts=real,small,encodings] [--out=DIR]
+"""python -m benchmarks.decode [--parts=real,small,encodings] [--only=pope,alibi] [--out=DIR]
 
 Measures greedy decoding of one row with a cache, in float32: the time per token after a prompt, and
 the time to the first token.
 
 real: the shape of SmolLM2-135M against `generate` of transformers (attn_implementation="sdpa").
 small: the default byte model (width 128, 4 layers, 4 heads) against x-transformers.
-encodings: the default byte model with every encoding, and extensions of RoPE that change decoding;
-also bytes of cache per token. `mla` is RoPE in a model whose keys and values come from a latent, as
-in configs/mla.py.
+encodings: the default byte model with every encoding (of those whose names contain a word of
+`--only`), and extensions of RoPE that change decoding, in turns with RoPE; also bytes of cache per
+token. `mla` is RoPE in a model whose keys and values come from a latent, as in configs/mla.py.
 
 Each part replaces its own rows. A prompt of 16,384 tokens takes minutes at SmolLM2's shape.
 """
@@ -41,6 +41,10 @@ CONTEXTS = (1_024, 4_096, 16_384)
 LONG = 16_384  # prompts from here on have two rounds, shorter ones four
 TRAIN_LENGTH = 512  # L of the encodings, and the window of extensions that have one
 WHOLE = ("learned", "randomized")  # built for the whole context: their positions end at a table
+VARIANTS = {  # name -> encoding and its options
+    "rope, imaginary": ("rope", {"imaginary": True}),
+    "hybrid, three of four decay": ("hybrid", {"pattern": "decay,decay,decay,global"}),
+}
 EXTENSIONS = ("yarn", "self_extend", "dca", "streaming", "window")
 SMALL = models.Config(vocab=256)
 LATENT = dataclasses.replace(SMALL, head_dim=48, value_dim=32, latent_dim=128, rotary_dim=16)
@@ -182,7 +186,8 @@ def encoding_of(name: str, context: int) -> posenc_jax.Encoding:
     scheme, _, extension = name.partition(" + ")
     most = context + 2 * NEW
     dims = dims_of(config_of(name), most if scheme in WHOLE else TRAIN_LENGTH)
-    encoding = schemes.build("rope" if scheme == "mla" else scheme, dims, jax.random.key(1))
+    scheme, options = VARIANTS.get(scheme, ("rope" if scheme == "mla" else scheme, {}))
+    encoding = schemes.build(scheme, dims, jax.random.key(1), **options)
     if not extension:
         return encoding
     return posenc_jax.extend(extension, encoding, most / TRAIN_LENGTH)
@@ -193,24 +198,29 @@ def cache_bytes(name: str, size: int) -> int:
     return sum(leaf.nbytes for leaf in jax.tree.leaves(cache.layers))
 
 
-def encodings() -> Iterator[list[Result]]:
+def encodings(only: str) -> Iterator[list[Result]]:
     small, latent = made(SMALL), made(LATENT)
+    names = [*schemes.names(), *VARIANTS, *(f"rope + {name}" for name in EXTENSIONS), "mla"]
     for context in CONTEXTS:
         row = tokens(256, context)
-        for name in [*schemes.names(), *(f"rope + {name}" for name in EXTENSIONS), "mla"]:
+        rope = ours(small, encoding_of("rope", context), row)
+        for name in [name for name in names if any(word in name for word in only.split(","))]:
             model = latent if name == "mla" else small
             call = ours(model, encoding_of(name, context), row)
-            times = in_turns({"ours": call}, context)["ours"]
+            times = in_turns({"rope": rope, "ours": call}, context)
             held = cache_bytes(name, context) / context
+            own = times["ours"]
+            each = {name: one[:, 1] for name, one in times.items()}
             measured = {
-                "tokens per second": quartiles(1 / times[:, 1]),
-                "ms to the first token": quartiles(1e3 * times[1:, 0]),
+                "time per token over rope": ratio(each, "rope", "ours"),
+                "tokens per second": quartiles(1 / own[:, 1]),
+                "ms to the first token": quartiles(1e3 * own[1:, 0]),
                 "bytes of cache per token": Range(held, held, held),
             }
             yield [Result(f"{context} {name}", *one) for one in measured.items()]
 
 
-PARTS = {"real": real, "small": small, "encodings": encodings}
+PARTS = ("real", "small", "encodings")
 
 
 def main() -> None:
@@ -218,17 +228,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--only", default="", help="encodings whose names contain one of these")
     parser.add_argument("--out", type=Path, help="the folder that keeps ratios")
     options = parser.parse_args()
     peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
     print(machine(), flush=True)
+    made = {"real": real, "small": small, "encodings": lambda: encodings(options.only)}
     for part in options.parts.split(","):
         results = []
-        for of_case in PARTS[part]():
+        for of_case in made[part]():
             words = [f"{one.measure} {one.range.middle:,.4g}" for one in of_case]
             print(f"{of_case[0].case}: {'; '.join(words)}", flush=True)
             results += of_case
-            if options.out:
+            if options.out and not options.only:
                 record(f"decode_{part}", results, options.out)
 
 

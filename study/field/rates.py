@@ -12,6 +12,11 @@ SCHEMES = {
     "retention": {"recipe": "configs/ordered.py:retention"},
     "decay, nope": HYBRID,
     "decay, rope": HYBRID | {"encoding.global_rope": True},
+    "selective": {"recipe": "configs/ordered.py:selective_rope"},
+    "selective, random": {
+        "recipe": "configs/ordered.py:selective_rope",
+        "encoding.steps": "random",
+    },
 }
 
 

@@ -3,6 +3,7 @@ settings: python -m study.order.draw"""
 
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -27,18 +28,21 @@ GAP = 0.036  # between two names, in order
 
 
 @style.styled()
-def main() -> None:
+def draw(rows: pd.DataFrame, lines: dict[str, str], titles: tuple[str, str], place: Path) -> None:
+    """Draw the methods whose colours are given."""
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
-    _by_steps(left)
-    _by_separation(right)
-    style.save(figure, PICTURE)
+    _by_steps(left, rows, lines)
+    _by_separation(right, rows, lines)
+    for axes, title in zip((left, right), titles, strict=True):
+        axes.set_title(title)
+    style.save(figure, place)
 
 
-def _by_steps(axes: Axes) -> None:
+def _by_steps(axes: Axes, rows: pd.DataFrame, lines: dict[str, str]) -> None:
     """Means over seeds, and the seeds, where every seed holds enough pairs."""
-    order, ends = orders(grid()), {}
-    for name, colour in LINES.items():
+    order, ends = orders(rows), {}
+    for name, colour in lines.items():
         own = order[order.name == name]
         by_steps = {steps: seeds(own[own.steps == steps], "order") for steps in BUDGETS}
         most = max(map(len, by_steps.values()))
@@ -52,29 +56,28 @@ def _by_steps(axes: Axes) -> None:
         ends[name] = max(known), means[-1]
     places = style.spaced([value for _, value in ends.values()], GAP)
     for (name, (steps, mean)), place in zip(ends.items(), places, strict=True):
-        axes.plot([steps, 1.2 * steps], [mean, place], color=LINES[name], linewidth=0.5)
-        axes.text(1.22 * steps, place, name, color=LINES[name], va="center", size=8)
+        axes.plot([steps, 1.2 * steps], [mean, place], color=lines[name], linewidth=0.5)
+        axes.text(1.22 * steps, place, name, color=lines[name], va="center", size=8)
     axes.axhline(0.5, color="0.5", linestyle=":")
     axes.set(xscale="log", xlim=(550, 60_000), ylim=(0.3, 1.02))
     axes.set_xticks(BUDGETS, [f"{steps:,}" for steps in BUDGETS])
     axes.minorticks_off()
     axes.set(xlabel="training steps at L = 64", ylabel="order beyond L at 512 tokens; 0.5: guesses")
-    axes.set_title("NoPE passes extended RoPE by 1,200 steps")
 
 
-def _by_separation(axes: Axes) -> None:
+def _by_separation(axes: Axes, rows: pd.DataFrame, lines: dict[str, str]) -> None:
     """Means over seeds by the tokens between the two settings."""
-    found = {name: own for name, own in separated().items() if name in LINES}
+    found = {name: own for name, own in separated(rows).items() if name in lines}
     means = {name: [one.mean() for one in by_apart] for name, by_apart in found.items()}
     places = style.spaced([own[0] for own in means.values()], GAP)
     for (name, own), place in zip(means.items(), places, strict=True):
-        axes.plot(range(len(APART)), own, "o-", color=LINES[name], markersize=3)
-        axes.plot([-0.5, 0], [place, own[0]], color=LINES[name], linewidth=0.5)
+        axes.plot(range(len(APART)), own, "o-", color=lines[name], markersize=3)
+        axes.plot([-0.5, 0], [place, own[0]], color=lines[name], linewidth=0.5)
         axes.text(
             -0.6,
             place,
             name.removeprefix("RoPE with "),
-            color=LINES[name],
+            color=lines[name],
             va="center",
             ha="right",
             size=8,
@@ -83,8 +86,12 @@ def _by_separation(axes: Axes) -> None:
     axes.set(xlim=(-4.9, len(APART) - 0.7), ylim=(0.3, 1.02), yticks=[])
     axes.set_xticks(range(len(APART)), [one.partition("-")[0] for one in APART])
     axes.set_xlabel(f"tokens apart (1: adjacent), and more; after {SEPARATED:,} steps")
-    axes.set_title("RoPE's extensions order only some separations")
 
+
+TITLES = (
+    "NoPE passes extended RoPE by 1,200 steps",
+    "RoPE's extensions order only some separations",
+)
 
 if __name__ == "__main__":
-    main()
+    draw(grid(), LINES, TITLES, PICTURE)

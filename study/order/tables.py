@@ -64,9 +64,9 @@ def orders(rows: pd.DataFrame, part: str = "beyond") -> pd.DataFrame:
     return measured(rows, "last_of_two", part).dropna(subset=["order"])
 
 
-def by_budget() -> str:
+def by_budget(rows: pd.DataFrame) -> str:
     """Found and order beyond L at every budget, the best order after 1,200 steps first."""
-    rows, body = grid(), []
+    body = []
     found, order = measured(rows, "found"), orders(rows)
     at_L = measured(rows, "last_of_two", "within", L)
     at_L = at_L[at_L.steps == BUDGETS[0]]
@@ -117,22 +117,22 @@ def knock_outs() -> str:
     return markdown(["hidden:", "steps", *rows.hidden.unique(), "seeds"], body)
 
 
-def separated() -> dict[str, list[np.ndarray]]:
+def separated(rows: pd.DataFrame) -> dict[str, list[np.ndarray]]:
     """Order of each seed by the tokens between the two settings, where every class has some; the
     best method first."""
-    parts = [orders(grid(), f"apart-{apart}") for apart in APART]
-    parts = [rows[rows.steps == SEPARATED] for rows in parts]
-    order = orders(grid())
+    parts = [orders(rows, f"apart-{apart}") for apart in APART]
+    parts = [part[part.steps == SEPARATED] for part in parts]
+    order = orders(rows)
     all_apart = order[order.steps == SEPARATED].groupby("name").order.mean()
     names = all_apart.sort_values(ascending=False).index
-    found = {name: [seeds(rows[rows.name == name], "order") for rows in parts] for name in names}
+    found = {name: [seeds(part[part.name == name], "order") for part in parts] for name in names}
     return {name: own for name, own in found.items() if all(map(len, own))}
 
 
-def by_separation() -> str:
+def by_separation(rows: pd.DataFrame) -> str:
     """Order beyond L by the tokens between the two settings, and the widest half interval."""
     body = []
-    for name, by_apart in separated().items():
+    for name, by_apart in separated(rows).items():
         widest = f"{max(map(half, by_apart)):.2f}" if len(by_apart[0]) > 1 else "one seed"
         body.append([name, *(f"{own.mean():.2f}" for own in by_apart), widest])
     return markdown(["tokens apart", *APART, "± at most"], body)
@@ -152,9 +152,9 @@ def by_seed() -> str:
 
 
 TABLES = {
-    "budget": by_budget,
+    "budget": lambda: by_budget(grid()),
     "flips": that_flip,
-    "apart": by_separation,
+    "apart": lambda: by_separation(grid()),
     "knockout": knock_outs,
     "seeds": by_seed,
 }

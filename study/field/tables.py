@@ -1,0 +1,127 @@
+"""Tables of the page on the encodings of 2026."""
+
+from functools import cache
+
+import pandas as pd
+
+from study.cells import STUDY, markdown, seeds, short
+from study.order import tables as order
+from study.order.tables import BUDGETS, FAR, L, measured
+
+ENCODINGS = order.ENCODINGS | {
+    "pope": "PoPE",
+    "rope++": "RoPE++",
+    "retention": "retention",
+    "decay, nope": "decay and NoPE",
+    "decay, rope": "decay and RoPE",
+    "selective": "selective RoPE",
+    "selective, random": "random steps",
+}
+BESIDE = (  # of the page on order
+    "RoPE",
+    "RoPE with YaRN",
+    "RoPE with PI",
+    "NoPE",
+    "NoPE with log-n",
+    "forget gates",
+    "CoPE",
+    "FIRE",
+)
+PAIRS = (
+    ("PoPE", "RoPE"),
+    ("PoPE with YaRN", "RoPE with YaRN"),
+    ("RoPE++", "RoPE"),
+    ("RoPE++ with YaRN", "RoPE with YaRN"),
+    ("decay and NoPE", "NoPE"),
+    ("decay and RoPE", "decay and NoPE"),
+    ("decay and RoPE with YaRN", "decay and NoPE"),
+)
+KEYS = ("all", "32", "8")  # that a query attends to
+
+
+def encoding_of(run: str) -> str:
+    """The encoding of a run, by its name."""
+    name = run.split("-")[1]
+    if name == "hybrid":
+        return "decay, rope" if "global_rope=True" in run else "decay, nope"
+    if name == "selective_rope":
+        return "selective, random" if "steps=random" in run else "selective"
+    return "rope++" if "imaginary=True" in run else name
+
+
+def name_of(encoding: str, method: str) -> str:
+    name = ENCODINGS[encoding]
+    return name if method == "none" else f"{name} with {order.EXTENSIONS[method]}"
+
+
+@cache
+def grid() -> pd.DataFrame:
+    """Rows of this page's sweep and of its company, with the name of the method and the steps."""
+    rows = pd.read_csv(STUDY / "field/rows/budget/rows.csv.xz", low_memory=False)
+    encodings = rows.run.map(encoding_of)
+    names = [name_of(*pair) for pair in zip(encodings, rows.method, strict=True)]
+    rows = rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int), name=names)
+    beside = order.grid()
+    return pd.concat([rows, beside[beside.name.isin(BESIDE)]])
+
+
+def differences() -> str:
+    """Differences in found and in order beyond L after the longest budget, paired by seed."""
+    rows = grid()
+    rows, body = rows[rows.steps == BUDGETS[-1]], []
+    for one, other in PAIRS:
+        cells = []
+        for protocol, value in (("found", "found"), ("last_of_two", "order")):
+            wide = measured(rows, protocol).pivot_table(value, "seed", "name")
+            both = wide.reindex(columns=[one, other]).dropna()
+            cells.append(short((both[one] - both[other]).to_numpy(), "+"))
+        body.append([f"{one} less {other}", *cells, str(len(both))])
+    return markdown(["after 9,600 steps", "found", "order", "seeds"], body)
+
+
+@cache
+def sharpened() -> pd.DataFrame:
+    """Rows of topk.py: the method without top-k, and the keys that a query attends to."""
+    rows = pd.read_csv(STUDY / "field/rows/topk.csv")
+    parts = rows.method.str.extract(r"^(?:(none|yarn:8)|(?:(yarn:8)\+)?topk:k=(\d+))$")
+    methods = parts[0].fillna(parts[1]).fillna("none")
+    encodings = rows.run.map(encoding_of)
+    names = [name_of(*pair) for pair in zip(encodings, methods, strict=True)]
+    return rows.assign(name=names, keys=parts[2].fillna("all"))
+
+
+def topk() -> str:
+    """Found and order beyond L with all keys and with the highest 32 and 8, and the cost at L."""
+    body = []
+    for (steps, name), own in sharpened().groupby(["steps", "name"]):
+        beyond = own[(own.part == "beyond") & (own.length == FAR)]
+        at_L = own[(own.part == "within") & (own.length == L) & (own.protocol == "last_of_two")]
+        cells = []
+        for protocol, value in (("found", "found"), ("last_of_two", "order")):
+            rows = beyond[beyond.protocol == protocol].dropna(subset=[value])
+            cells += [short(seeds(rows[rows["keys"] == keys], value)) for keys in KEYS]
+        cells += [short(seeds(at_L[at_L["keys"] == keys], "accuracy")) for keys in ("all", "8")]
+        body.append([str(name), f"{steps:,}", *cells, str(own.seed.nunique())])
+    head = [f"{what}, {keys}" for what in ("found", "order") for keys in KEYS]
+    return markdown(["keys:", "steps", *head, "at L, all", "at L, 8", "seeds"], body)
+
+
+def fade() -> str:
+    """Found by the distance to the setting, in rows of each length."""
+    rows, body = pd.read_csv(STUDY / "field/rows/fade.csv"), []
+    rows = rows[rows.part.str.fullmatch(r"\d+-\d+")]
+    parts = sorted(rows.part.unique(), key=lambda part: int(part.partition("-")[0]))
+    rows = rows.assign(name=rows.run.map(encoding_of).map(ENCODINGS))
+    for (name, length), own in rows.groupby(["name", "length"]):
+        cells = [short(seeds(own[own.part == part], "found")) for part in parts]
+        body.append([f"{name}, {length:,}", *cells, str(own.seed.nunique())])
+    return markdown(["rows of", *parts, "seeds"], body)
+
+
+TABLES = {
+    "budget": lambda: order.by_budget(grid()),
+    "differences": differences,
+    "apart": lambda: order.by_separation(grid()),
+    "topk": topk,
+    "fade": fade,
+}
