@@ -18,7 +18,8 @@ def evaluate(
     """Rows of an evaluation of the runs of these steps; `fields` makes its fields from a run's
     configuration, None to leave the run out. Finished evaluations are not repeated."""
     found = []
-    for run in sorted(path.parent for sweep in sweeps for path in Path(sweep).glob("*/status.json")):
+    runs = [path.parent for sweep in sweeps for path in Path(sweep).glob("*/status.json")]
+    for run in sorted(runs):
         config, status = (read_json(run / f"{part}.json") for part in ("config", "status"))
         asked = fields(config)
         if asked is None or config["steps"] not in steps or status["state"] != "done":

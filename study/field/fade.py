@@ -3,8 +3,8 @@
 python scripts/prepare_data.py --config=configs/ordered.py:rope --config.data.far=64 \\
     --config.data.documents=1000 --tokens_out=runs/far_tokens
 
-makes the text of its rows. Evaluates the runs of 9,600 steps of some encodings of sweeps like study/order/budget.py in rows of
-up to 4,096 tokens and gathers what they found in rows/fade.csv.
+makes the text of its rows. Evaluates the runs of 9,600 steps of some encodings of sweeps like
+study/order/budget.py in rows of up to 4,096 tokens and gathers what they found in rows/fade.csv.
 """
 
 import sys
