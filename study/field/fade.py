@@ -33,7 +33,7 @@ def fields(config: dict) -> dict | None:
 
 
 def main(sweeps: list[str]) -> None:
-    rows = evaluate(sweeps, "far", BUDGETS[-1:], fields)
+    rows = evaluate(sweeps, "far", BUDGETS[-1:], fields).astype({"answers": int})
     rows[[*COLUMNS, "answers", "found"]].to_csv(ROWS, index=False, float_format="%.4f")
 
 
