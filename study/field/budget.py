@@ -2,7 +2,7 @@
 
 python scripts/sweep.py --config=study/field/budget.py --workdir=runs/field --workers=2
 
-The task, the budgets and the evaluation are those of study/order/budget.py.
+The task, the budgets and the evaluation are those of study/order/budget.py, with fewer extensions.
 """
 
 from pathlib import Path
@@ -17,4 +17,5 @@ def get_config():
     seeds = dict.fromkeys(rates.SCHEMES, 5)
     return budget.get_config() | {
         "grid": budget.grid(rates.SCHEMES, seeds, CHOICES, "runs/field"),
+        "evaluation": budget.EVALUATION | {"extensions": "none,yarn:8,pi:8,logn"},
     }
