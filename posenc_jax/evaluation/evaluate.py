@@ -33,11 +33,10 @@ LOG_SECONDS = 30  # between two lines on progress where there is no terminal
 
 
 class Evaluated(NamedTuple):
-    """An evaluation; without cells in processes other than the lead."""
+    """An evaluation; without rows in processes other than the lead."""
 
     name: str
-    cells: list[Measured]  # of the requested checkpoints
-    rows: list[dict[str, Any]]  # of these cells
+    rows: list[dict[str, Any]]  # of the requested checkpoints
     every: list[Measured]  # of this evaluation, other checkpoints of the run included
     all_names: list[str]  # of the run's evaluations
     left_out: list[dict[str, Any]]  # rows of the methods that do not fit
@@ -102,7 +101,7 @@ def _evaluate(
         )
     assert text is not None and subject is not None
     if not is_lead():
-        return Evaluated(text.name, [], [], [], [], [], {})
+        return Evaluated(text.name, [], [], [], [], {})
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
     facts = {
         "evaluation": schema.as_fields(config) | {"name": text.name, "text": text.source},
@@ -111,7 +110,7 @@ def _evaluate(
         "parameters": subject.parts.counts(),
     }
     every = records.of_evaluation(recorded, text.name)
-    return Evaluated(text.name, measured, rows, every, names, left_out, facts)
+    return Evaluated(text.name, rows, every, names, left_out, facts)
 
 
 def choose(

@@ -205,8 +205,6 @@ def _rows(
 
 def _targets(workdir: Path, corpus: Corpus | Mixture, evaluation: str) -> Targets:
     """Reconstruct the targets of an evaluation of the run's own text from its record."""
-    if not exists(workdir / "eval"):
-        raise Stop(f"{workdir} is not evaluated yet: run eval_extrapolation.py --workdir={workdir}")
     record = records.earlier_record(workdir / "eval")
     cells = [
         cell.facts
@@ -220,10 +218,9 @@ def _targets(workdir: Path, corpus: Corpus | Mixture, evaluation: str) -> Target
     newest = max(cells, key=lambda facts: (facts["step"], facts["length"]))
     name, split = _split(workdir, corpus, newest)
     places = next(p for p in record.places if p.evaluation == newest["evaluation"])
-    longest = places.length or newest["length"]
-    split = windows.in_stretches(split, longest)
+    split = windows.in_stretches(split, places.length)
     starts = split.starts[places.document] + places.start
-    text = Text(split, places.document, starts, longest)
+    text = Text(split, places.document, starts, places.length)
     last = newest["last"]
     plan = protocols.find(protocols.HEADLINE).plan(text, text.longest, last)
     if plan is None or text.token_hash(plan) != newest["token_hash"]:

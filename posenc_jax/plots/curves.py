@@ -224,7 +224,6 @@ def draw(
         own = by_place(last_cells, protocol.name) if protocol.by_place else None
         figure, panels = figures.get(protocol.name) or own, protocol.picture(last_cells)
         figures[protocol.name] = figure or (panels and side_by_side(panels))
-    figures["scale"] = None if several_runs else by_scale(newest)
     figures["budget"] = None if several_runs else by_step(rows)
     written = {}
     for name, figure in figures.items():
@@ -242,12 +241,11 @@ def _caption(name: str, rows: Sequence[dict], figure: "Figure") -> str:
     axes = figure.axes[0]
     longest = max((r for r in rows if r["protocol"] == protocol), key=lambda row: row["length"])
     runs = ", ".join(dict.fromkeys(row["run"] for row in rows))
-    words = {"scale": "a panel per extension", "budget": "a line per length"}.get(name)
     answers = protocols.find(protocol).value == "accuracy"
     units = "answers" if answers else over(longest)
     return (
         f"{protocol}: {protocols.find(protocol).title}"
-        + (f", {words}" if words else "")
+        + (", a line per length" if name == "budget" else "")
         + f". {axes.get_ylabel()} against {axes.get_xlabel()}, of {runs}; {longest['evaluation']}: "
         f"{counts(longest)}. {style.unpaired(units)}"
     )
@@ -353,44 +351,6 @@ def _yardsticks(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) ->
     several = len({counted for counted, _ in values}) > 1
     name = gram(order, counted if several else None)
     return [yardstick(lengths, values[counted, order], name)]
-
-
-@style.styled()
-def by_scale(rows: Sequence[dict]) -> "Figure | None":
-    """One panel per extension with several scales, one line per scale."""
-    rows = [r for r in rows if r["protocol"] == protocols.HEADLINE and r["nll"] is not None]
-    scales_of: dict[str, set] = {}
-    for row in rows:
-        if row["scale"] is not None:
-            scales_of.setdefault(row["extension"], set()).add(row["scale"])
-    scales_of = {name: scales for name, scales in scales_of.items() if len(scales) > 1}
-    if not scales_of:
-        return None
-    value = _value_of(rows)
-    figure, panels = style.panels(1, len(scales_of), sharey=True)
-    for axes, (name, scales) in zip(panels, scales_of.items(), strict=True):
-        lines = []
-        for scale, look in zip((None, *sorted(scales)), scale_looks(len(scales)), strict=True):
-            chosen = [r for r in rows if (r["extension"], r["scale"]) == (name, scale)]
-            if scale is None:
-                chosen = [r for r in rows if r["extension"] == "none" and not r["window"]]
-                look |= {"color": style.look_of(rows[0]["encoding"])[0]}
-            x, y = [r["length"] for r in chosen], [r[value] for r in chosen]
-            entry = "none" if scale is None else f"s = {scale:g}"
-            lines.append(Line(entry, x, y, look, _interval(chosen, value)))
-        drawn = [line for line in lines if line.x]
-        over_tokens(axes, drawn, {row["train_length"] for row in rows})
-        axes.set(title=name, xlabel=LENGTH)
-        axes.legend()
-    panels[0].set_ylabel(VALUES[value])
-    return figure
-
-
-def scale_looks(count: int) -> list[dict[str, Any]]:
-    """Looks of an encoding as trained and at several scales, in grey from light to black."""
-    shades = style.spread(count)
-    marks = [dict(color=shade, marker="sPX^vD*"[i % 7]) for i, shade in enumerate(shades)]
-    return [dict(color=style.EXTENSIONS["none"][0], marker="o"), *marks]
 
 
 @style.styled()

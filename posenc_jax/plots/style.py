@@ -285,12 +285,10 @@ def length_axis(
     lengths: Sequence[int],
     trained: Sequence[int] = (),
     step: int = 1,
-    words_at: str = "top",
 ) -> None:
     """Make the horizontal axis logarithmic in tokens, with a dotted line at every trained length.
 
-    Its label is at the top or bottom, by `words_at`. A single length is that of a window, whose
-    ticks are every `step`-th power of two.
+    A single length is that of a window, whose ticks are every `step`-th power of two.
     """
     from matplotlib.ticker import NullLocator
 
@@ -306,10 +304,9 @@ def length_axis(
     for length in trained:
         axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
         first = length <= min(lengths)  # the axis and its numbers are to the left
-        side: dict[str, Any] = dict(ha="left" if first else "right", va=words_at)
-        height = {"top": 0.985, "bottom": 0.015}[words_at]
+        side: dict[str, Any] = dict(ha="left" if first else "right", va="top")
         text = "L" if narrow() else "trained length"
-        annotate(axes, text, (length, height), (3 if first else -3, 0), **words, **side)
+        annotate(axes, text, (length, 0.985), (3 if first else -3, 0), **words, **side)
 
 
 def _numbered(lengths: Sequence[int], trained: Sequence[int]) -> set[int]:

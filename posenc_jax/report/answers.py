@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-ADMITTED = 0.8  # share of the range from chance to ceiling that an oracle must reach
 FEWEST_ANSWERS = 20  # per cell of the map; with fewer the accuracy is too uncertain
 FINDS = 0.1  # found beyond L from which a method is drawn
 
@@ -79,30 +78,6 @@ def _shared(groups: list[str], encodings: set[str]) -> str:
     start = start[: start.rfind("-") + 1]
     names_encoding = any(word in encodings for word in start.split("-"))
     return "" if names_encoding or len(groups) < 2 else start
-
-
-def admitted(results: Answers) -> str:
-    """Sentence on whether the task measures reach."""
-    if results.trained >= results.longest:
-        return "No run was evaluated beyond the trained length."
-    if not results.oracles:
-        return (
-            f"There is no oracle trained at {results.longest} tokens, so limits of learning and of "
-            "reach cannot be distinguished."
-        )
-    group = max(results.oracles, key=lambda group: results.best[group, "none"])
-    oracle, accuracy = results.names[group].removesuffix(", oracle"), results.best[group, "none"]
-    far = results.points[results.points.length == results.longest]
-    orderless = far.orderless.dropna()
-    floor = float((orderless if len(orderless) else results.points.chance.dropna()).mean())
-    floor_name = "a reader without order" if len(orderless) else "chance"
-    share = (accuracy - floor) / (1 - floor)
-    verdict = "is admitted" if share >= ADMITTED else "measures learning, so it is not admitted"
-    return (
-        f"The oracle {oracle}, trained at {results.longest} tokens, is right in {accuracy:.3f}, "
-        f"{share:.0%} of the way from {floor_name} ({floor:.3f}) to the ceiling. "
-        f"The task {verdict}."
-    )
 
 
 def grid(results: Answers) -> tuple[np.ndarray, list[str], list[str]]:

@@ -1,10 +1,9 @@
 """Lines of a report's charts, and the parts of its page."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from posenc_jax import composition
 from posenc_jax.display import NONE, Line, Table, rounded
@@ -29,7 +28,6 @@ def line(
     look: style.Look,
     value: str = "bpb",
     x: str = "length",
-    **options: Any,
 ) -> Line:
     """Line of means over seeds where all are finite, with t-intervals from three seeds on, or the
     mean interval over documents."""
@@ -48,7 +46,7 @@ def line(
         lows, highs = (ends[end].tolist() for end in ends)
         band = (lows, highs) if np.isfinite([lows, highs]).all() else None
     means = [float(np.mean(values)) for values in seeds.values()]
-    return Line(name, list(seeds), means, look, band, list(seeds.values()), **options)
+    return Line(name, list(seeds), means, look, band, list(seeds.values()))
 
 
 def by_length(points: Frame, value: str) -> list[Line]:
@@ -131,7 +129,6 @@ class Block(NamedTuple):
     text: str = ""
     charts: Sequence[Chart] = ()
     table: Table | None = None
-    files: Mapping[str, Frame] = {}  # offered for download as CSV
 
 
 class Select(NamedTuple):
@@ -174,20 +171,3 @@ def _cell(line: Line, at: float) -> str:
     interval = line.band[0][index], line.band[1][index]
     half = (interval[1] - interval[0]) / 2
     return f"{rounded(line.y[index], interval)} ± {rounded(half, interval)}"
-
-
-def file_of(name: str, drawn: Sequence[Line]) -> dict[str, Frame]:
-    """The values of lines, for download."""
-    rows = [
-        {
-            "line": line.name,
-            "x": at,
-            "value": line.y[i],
-            "low": line.band[0][i] if line.band else None,
-            "high": line.band[1][i] if line.band else None,
-            "seeds": " ".join(f"{v:.6g}" for v in line.seeds[i]) if line.seeds else "",
-        }
-        for line in drawn
-        for i, at in enumerate(line.x)
-    ]
-    return {name: pd.DataFrame(rows)}

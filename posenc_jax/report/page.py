@@ -17,7 +17,7 @@ from posenc_jax.report.overview import Panel
 from posenc_jax.report.ranking import Rankings, rankings
 from posenc_jax.report.runs import ReportData, read_runs
 from posenc_jax.runs.workdir import now
-from posenc_jax.runtime.files import inert, write_atomically
+from posenc_jax.runtime.files import write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ def write_page(
     found, condition = overview.headline(shown)
     page = PAGES.get_template("page.html").render(
         data=data,
-        inert=inert,
         notes=list(dict.fromkeys([*data.notes, *ranks.notes])),
         headline=found or "Length extrapolation",
         condition=condition or evaluated(data),

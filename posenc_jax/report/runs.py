@@ -35,7 +35,6 @@ VALUES = ["bpb", "ppl", "nll", "nll_se", "tokens", "documents", "windows"]
 VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"]
 VALUES += ["found", "order", "held", "accuracy_low", "accuracy_high", "bpb_low", "bpb_high"]
 VALUES += ["gain_bpb", "gain_bpb_low", "gain_bpb_high"]
-SPEED = ("tokens_per_second", "memory_mib")
 Value = TypeVar("Value")
 Curve = Sequence[tuple[int, float]]  # a value by step
 
@@ -50,7 +49,7 @@ class Run:
     state: str
     step: int
     diverged: bool
-    learned: Mapping[str, Curve]  # loss, valid_loss, valid_bpb, and those of SPEED
+    learned: Mapping[str, Curve]  # loss, valid_loss, valid_bpb
     digest: str
     command: str
     data: str
@@ -204,7 +203,7 @@ def _trained(folder: Path, notes: list[str]) -> Run:
     lines = _or_note(lambda: read_metrics(folder / "metrics.jsonl"), [], notes)
     learned = {
         name: [(line["step"], line[name]) for line in lines if line.get(name) is not None]
-        for name in ("loss", "valid_loss", "valid_bpb", *SPEED)
+        for name in ("loss", "valid_loss", "valid_bpb")
     }
     return Run(
         folder,

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from math import inf, isinf
 
-import numpy as np
-
 from posenc_jax.display import NONE, Table, decimal, ends, rounded
 from posenc_jax.evaluation import protocols
 from posenc_jax.plots import curves
@@ -15,13 +13,13 @@ from posenc_jax.report.figures import Block, Section, Select
 from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
 from posenc_jax.report.overview import why_open
 from posenc_jax.report.ranking import Rank, Rankings, loss_of, right, wrong_answers
-from posenc_jax.report.runs import SPEED, Frame, ReportData
+from posenc_jax.report.runs import Frame, ReportData
 
 
 def every(data: ReportData, ranks: Rankings) -> list[Section]:
     """All sections, in the order in which readers ask; the page adds definitions and the runs."""
     sections = [found_and_order(data), context(data, ranks), answers(data), ranking(data, ranks)]
-    sections += [learning(data), rates(data), costs(data)]
+    sections += [learning(data), rates(data)]
     return [section for section in sections if section is not None]
 
 
@@ -51,8 +49,8 @@ def answers(data: ReportData) -> Section | None:
     return Section(
         "At which distance are answers found?",
         f"Accuracy in rows of {results.longest:,} tokens by distance to the answer, means over "
-        f"seeds. {report_answers.admitted(results)}",
-        [*blocks, Block(files={"answers": results.points, "gap": results.gaps})],
+        "seeds.",
+        blocks,
     )
 
 
@@ -99,14 +97,13 @@ def context(data: ReportData, ranks: Rankings) -> Section:
         charts = [next(iter(overview.charts(panel, panels).values())) for panel in panels]
         words = f"{protocol}: {title}. {figures.counts_in_words(points)}."
         table = figures.table_of(lines, curves.VALUES[value])
-        files = figures.file_of(protocol, lines)
-        blocks.append(Block(when, "Every value", words, charts, table, files))
+        blocks.append(Block(when, "Every value", words, charts, table))
     return Section(
         "Is the context beyond L used? Every protocol, baseline and extension",
         "Means over seeds. Saved is the loss of a model that uses nothing beyond L, its null, less "
         "the loss of the method: above zero the context is used. N-grams (from "
         "scripts/yardstick.py) are those of the training text, on the same targets.",
-        [*blocks, Block(files={"curves": data.points})],
+        blocks,
         [Select("protocol", "protocol", {name: name for name in shown(data)})],
     )
 
@@ -179,12 +176,7 @@ def rates(data: ReportData) -> Section | None:
         + "; and at its recipe's rates, as shipped. Values are the loss at L on a third split, "
         "which is neither trained on nor held out, in bits per byte, or else in nats. Lengths "
         "beyond L were not used. The chosen run is also the first of the scheme's seeds.",
-        [
-            Block(
-                table=Table("", head, rows, ("left", "", "", "", "", "prose")),
-                files={"choices": choices.drop(columns=["id"])},
-            )
-        ],
+        [Block(table=Table("", head, rows, ("left", "", "", "", "", "prose")))],
     )
 
 
@@ -227,8 +219,7 @@ def learning(data: ReportData) -> Section | None:
             lines, label, max(1, len({x for line in lines for x in line.x}) // 8)
         )
         charts = [figures.chart(drawing, f"learning-{name}", label)]
-        files = figures.file_of(f"learning-{name}", lines)
-        blocks.append(Block({"learning": name}, charts=charts, table=table, files=files))
+        blocks.append(Block({"learning": name}, charts=charts, table=table))
     return Section(
         "Was training long enough? Loss against steps",
         "Means over seeds. A group is not done if its held-out loss at the end falls more than "
@@ -264,26 +255,3 @@ def _falls(data: ReportData) -> Block:
         for row in groups
     ]
     return Block(table=Table("", head, rows))
-
-
-def costs(data: ReportData) -> Section | None:
-    """Steps, speed and memory of every group that was trained here, as its runs logged them."""
-    rows = []
-    for group in data.groups:
-        runs = [run for run in data.runs if run.group == group]
-        if runs[0].is_adopted:
-            continue
-        fields = runs[0].config
-        logged = ([value for run in runs for _, value in run.learned[name]] for name in SPEED)
-        speed, memory = (float(np.median(values)) if values else np.nan for values in logged)
-        tokens = fields.batch_size * fields.train_length
-        cells = [fields.steps, fields.steps * tokens, 1000 * tokens / speed, memory]
-        rows.append([group, *(NONE if np.isnan(cell) else f"{cell:,.0f}" for cell in cells)])
-    if not rows:
-        return None
-    head = ["group", "steps", "tokens read", "ms a step", "MiB of the process"]
-    return Section(
-        "What did training cost?",
-        "Medians over the lines of the logs, on the machine that trained and under its load.",
-        [Block(table=Table("", head, rows))],
-    )

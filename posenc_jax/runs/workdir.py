@@ -248,13 +248,11 @@ def data_in_words(data: Mapping[str, Any]) -> str:
     """Describe a run's training data in one line; empty if its status has none."""
     if not data:
         return ""
-    longer = ""
-    if "in_longer" in data:
-        longer = f", {data['in_longer']:.1%} of them in documents longer than L"
     return (
         f"{data['fingerprint'][:16]}: {counted(data['documents'], 'document')}, "
         f"{counted(data['tokens'], 'token')} to train on, "
-        f"{round(data['bytes_per_token'], 3)} bytes each{longer}"
+        f"{round(data['bytes_per_token'], 3)} bytes each, {data['in_longer']:.1%} of them in "
+        "documents longer than L"
     )
 
 

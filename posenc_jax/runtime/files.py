@@ -14,7 +14,6 @@ from typing import Any
 from posenc_jax.runtime.errors import Busy, DataError, Stop
 
 NO_FILE = "it is a folder, device or pipe; only regular files are replaced"
-COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # beginnings of cells that a spreadsheet computes
 REMEDY = "free space or restore write permission; the same command resumes from the last checkpoint"
 
 
@@ -58,20 +57,14 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
     table = io.StringIO()
     writer = csv.DictWriter(table, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: inert(cell) for name, cell in row.items()} for row in rows)
+    writer.writerows(rows)
     write_atomically(path, table.getvalue())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
     """Rows of a file that `write_csv` wrote."""
     with path.open(newline="", encoding="utf-8") as stream:
-        rows = csv.DictReader(stream, restval="")
-        return [{name: cell.removeprefix("'") for name, cell in row.items()} for row in rows]
-
-
-def inert(cell: Any) -> Any:
-    """A cell of a CSV file: a text that spreadsheet programs would compute begins with a quote."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith((*COMPUTED, "'")) else cell
+        return list(csv.DictReader(stream, restval=""))
 
 
 def read_json(path: Path) -> Any:

@@ -148,12 +148,6 @@ class Job:
             return {}
         return next((line for line in reversed(lines) if name in line), {})
 
-    @property
-    def picture(self) -> Path | None:
-        """Main picture of its evaluation, if drawn."""
-        places = (self.folder / "plots" / f"{name}.png" for name in ("answers", "same_token"))
-        return next((place for place in places if place.is_file()), None)
-
 
 def jobs_of(
     sweep: Mapping[str, Any], workdir: Path, extra: Sequence[tuple[str, Any]] = ()

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from posenc_jax.checks import positive
 from posenc_jax.config import Training
 from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.data.sources import Origin
@@ -35,20 +34,6 @@ class Rates:
 
     times: tuple[float, ...] = (1 / 3, 1, 3)
     encoding: tuple[float, ...] = (1, 16)
-
-    def __post_init__(self):
-        for name in ("times", "encoding"):
-            values = getattr(self, name)
-            if not isinstance(values, (tuple, list)):
-                raise ValueError(f"{name} in Rates must be a tuple of numbers; got {values!r}")
-            for value in values:
-                positive(f"each of {name} in Rates", value)
-        if len(self.times) < 2 or list(self.times) != sorted(set(self.times)):
-            raise ValueError(f"times in Rates must be ascending, at least two; got {self.times}")
-        if not self.encoding or len(set(self.encoding)) < len(self.encoding):
-            raise ValueError(
-                f"encoding in Rates must be distinct, at least one; got {self.encoding}"
-            )
 
     def further(self, best: int) -> float | None:
         """Multiple beyond the edge of the grid; None if the best is not at the edge."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -185,9 +184,7 @@ class Scheduler:
         numbers = f", loss {metrics['loss']:.4f}" if metrics.get("loss") is not None else ""
         took = f", {progress.seconds:,.0f} s" if progress.seconds else ""
         ended = len(self.of_state("done", "failed"))
-        picture = progress.job.picture if word == "done" else None
-        drawn = f"; {picture}" if picture else ""
-        say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}{drawn}")
+        say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}")
         self._update()
 
 
@@ -337,11 +334,6 @@ def read_sweep(path: str) -> Mapping[str, Any]:
         lines = [frame.lineno for frame in frames if frame.filename == path]
         where = f", line {lines[-1]}" if lines and not isinstance(error, SyntaxError) else ""
         raise errors.ConfigError(f"--config={path}{where}: {error!r}") from error
-    if isinstance(content, ConfigDict):
-        raise errors.ConfigError(
-            f"--config={path} is the recipe of one run, for train.py; sweep files are in "
-            "configs/sweeps/"
-        )
     return content
 
 

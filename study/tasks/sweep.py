@@ -11,10 +11,10 @@ for run in runs/tasks/*[0-9]; do    # the oracles: 600 more steps at 8 L
 done
 python scripts/report.py runs/tasks/*task=count* --out=report
 
-A task is admitted if its oracle reaches 80% of the way from chance to the ceiling, as the report
-states. A run takes two to nine minutes on one core. Documents have only a few questions each, so an
-oracle trained from scratch at 8 L learns none of the tasks from as many tokens; it starts from L.
-The page has three more tasks, which the laboratory no longer has.
+A task is admitted if its oracle reaches 80% of the way from chance to the ceiling. A run takes two
+to nine minutes on one core. Documents have only a few questions each, so an oracle trained from
+scratch at 8 L learns none of the tasks from as many tokens; it starts from L. The page has three
+more tasks, which the laboratory no longer has.
 """
 
 from posenc_jax.sweeping.grid import chain, product

@@ -120,8 +120,6 @@ def test_one_evaluation_at_a_time(run, call):
     with locked(run / "eval", "another evaluation of this run"):
         out = call("eval_extrapolation.py", run, *SMALL, code=73)
     assert "is in use by another evaluation" in out and "process" in out
-    call("eval_extrapolation.py", run, "--config.multiples=1,2", "--config.extensions=pi:2,pi:4")
-    assert (run / "plots" / "scale.png").exists()  # also without the run as it is
 
 
 def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):

@@ -21,11 +21,10 @@ def cells(tmp_path_factory):
 
 def test_pictures_are_of_one_run_of_several_and_of_its_checkpoints(cells, tmp_path):
     made = curves.draw(cells, tmp_path / "one")
-    every = ["same_token", "nonoverlap", "position", "scale"]
+    every = ["same_token", "nonoverlap", "position"]
     assert sorted(path.stem for path in made) == sorted(every)
     other = [cell._replace(facts=cell.facts | {"run": "other"}) for cell in cells]
     made += curves.draw(cells + other, tmp_path / "two")
-    assert [path.stem for path in made].count("scale") == 1
     assert all(path.stat().st_size > 10_000 for path in made)
     later = [cell._replace(facts=cell.facts | {"step": 20}) for cell in cells]
     made = curves.draw(cells + later, tmp_path / "three")
@@ -60,13 +59,6 @@ def test_every_interval_is_drawn_as_a_band_or_of_many_lines_as_a_bar(count):
     drawn = [type(one).__name__ for one in curves.chart(lines, y="bits").axes[0].collections]
     bands = {True: "FillBetweenPolyCollection", False: "LineCollection"}
     assert drawn == [bands[count <= curves.BANDS]] * count
-
-
-def test_scales_are_entries_of_the_panel_of_their_extension(cells):
-    figure = curves.by_scale(records.rows(cells))
-    (axes,) = figure.axes
-    assert axes.get_title() == "pi"
-    assert [t.get_text() for t in axes.get_legend().texts] == ["none", "s = 2", "s = 4"]
 
 
 def test_a_mean_over_one_document_has_no_interval():

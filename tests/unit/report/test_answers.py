@@ -81,17 +81,6 @@ def test_names_are_short_and_distinct_and_labels_win():
     assert set(names.values()) == {"rope, sink", "rope"}
 
 
-def test_the_task_is_admitted_by_its_oracle(data):
-    words = answers.admitted(answers.collect(data))
-    assert "The oracle rope, " in words and "94% of the way" in words and "is admitted" in words
-    poor = gathered(cell("rope-a", "none", 0.2), cell("rope-b", "none", 0.3, trained=LONG))
-    assert "not admitted" in answers.admitted(answers.collect(poor))
-    near = gathered(cell("rope-a", "none", 0.5, length=L), cell("fire-a", "none", 0.7, length=L))
-    results = answers.collect(near)
-    assert not results.oracles
-    assert answers.admitted(results) == "No run was evaluated beyond the trained length."
-
-
 def order_of(group, method, found, order, held=0.9, seed=0, trained=64):
     """Rows beyond L, and at L, where 0.95 of pairs and 0.8 of hard ones are answered right."""
     same = (group, method, seed, trained)

@@ -224,15 +224,6 @@ def test_mistakes_in_choose_are_refused_before_any_run(tmp_path, change, message
         plan_of(content() | change, tmp_path)
 
 
-def test_rates_that_make_no_grid_are_refused():
-    of_times = ((1,), (3, 1), (0, 1), 3)
-    of_encoding = ((), (1, 1), 16)
-    for name, values in (("times", of_times), ("encoding", of_encoding)):
-        for wrong in values:
-            with pytest.raises(ValueError, match=f"{name} in Rates"):
-                Rates(**{name: wrong})
-
-
 def test_a_list_says_what_is_known_and_what_is_to_be_chosen(tmp_path, capsys):
     file = tmp_path / "sweep.py"
     file.write_text(

@@ -356,7 +356,7 @@ def test_nothing_is_drawn_where_there_is_no_terminal(sweep):
             ", ".join(f"{name}-s0" for name in sorted(encodings())[:3])
             + f" and {3 * len(encodings()) - 3} more: batch_size must",
         ),
-        (["--config=configs/rope.py"], "is the recipe of one run"),
+        (["--config=configs/rope.py"], "must return a dict with a grid"),
     ],
 )
 def test_mistakes_are_said_at_once(words, message, tmp_path, capsys, monkeypatch):
