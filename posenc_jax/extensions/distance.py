@@ -107,18 +107,23 @@ class DCA(Remapped):
         )
 
 
-class LMInfinite(Remapped):
-    """Han et al. 2023, arXiv:2308.16137: the last `near` keys, and the first at up to `limit`."""
+class _Ended(Remapped):
+    """The last `near` keys and the first `sinks`."""
 
     near: int = static()
     sinks: int = static()
-    limit: int = static()
 
     def keys_seen(self, places):
         return jnp.minimum(super().keys_seen(places), self.near + self.sinks)
 
     def visible_keys(self):
         return self.sinks, self.narrowed(self.near)
+
+
+class LMInfinite(_Ended):
+    """Han et al. 2023, arXiv:2308.16137: the last `near` keys, and the first at up to `limit`."""
+
+    limit: int = static()
 
     def regions(self, q_tokens, k_tokens):
         q, k = q_tokens.position, k_tokens.position
@@ -129,17 +134,8 @@ class LMInfinite(Remapped):
         return Region(window=self.near), *([exact] if clipped > self.near else []), at_limit
 
 
-class Streaming(Remapped):
+class Streaming(_Ended):
     """Xiao et al. 2023, arXiv:2309.17453: the first and the last `near` keys, as in a cache."""
-
-    near: int = static()
-    sinks: int = static()
-
-    def keys_seen(self, places):
-        return jnp.minimum(super().keys_seen(places), self.near + self.sinks)
-
-    def visible_keys(self):
-        return self.sinks, self.narrowed(self.near)
 
     def regions(self, q_tokens, k_tokens):
         q, k = q_tokens.position, k_tokens.position
