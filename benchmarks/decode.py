@@ -33,6 +33,7 @@ from benchmarks.real import BASE, SHAPE, llama  # noqa: E402
 from benchmarks.results import Result, record  # noqa: E402
 from benchmarks.timing import QUARTILES, Range, machine, ratio  # noqa: E402
 from benchmarks.train_step import POSITIONS, x_transformer  # noqa: E402
+from models.cache import rotates_once  # noqa: E402
 from posenc_jax import schemes  # noqa: E402
 
 NEW = 32  # tokens whose time is taken
@@ -194,7 +195,9 @@ def encoding_of(name: str, context: int) -> posenc_jax.Encoding:
 
 
 def cache_bytes(name: str, size: int) -> int:
-    cache = models.init_cache(config_of(name), encoding_of(name, size), 1, size)
+    config, encoding = config_of(name), encoding_of(name, size)
+    rotated = rotates_once(config, encoding)  # as `models.generate` holds them
+    cache = models.init_cache(config, encoding, 1, size, rotated=rotated)
     return sum(leaf.nbytes for leaf in jax.tree.leaves(cache.layers))
 
 
@@ -240,7 +243,7 @@ def main() -> None:
             words = [f"{one.measure} {one.range.middle:,.4g}" for one in of_case]
             print(f"{of_case[0].case}: {'; '.join(words)}", flush=True)
             results += of_case
-            if options.out and not options.only:
+            if options.out:
                 record(f"decode_{part}", results, options.out)
 
 

@@ -1,5 +1,5 @@
-"""Keep the ratios of this machine in a folder, as <processor>.csv; a benchmark that runs again
-replaces its own rows."""
+"""Keep the ratios of this machine in a folder, as <processor>.csv; a case of a benchmark that runs
+again replaces its own rows."""
 
 import csv
 import re
@@ -43,7 +43,12 @@ def record(benchmark: str, results: Iterable[Result], folder: Path) -> Path:
     kept = []
     if path.exists():
         with path.open(newline="") as stream:
-            kept = [row for row in csv.DictReader(stream) if row["benchmark"] != benchmark]
+            again = {(benchmark, one["case"]) for one in rows}
+            kept = [
+                row
+                for row in csv.DictReader(stream)
+                if (row["benchmark"], row["case"]) not in again
+            ]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, rows[0], lineterminator="\n")

@@ -86,7 +86,7 @@ def main() -> None:
     head = [f"{what} at {length:,}" for length in lengths for what in ("time", "MiB")]
     rows = [[name, *(word for n in lengths for word in found[name, n])] for name in names]
     print("\n" + table(["encoding", *head], rows))
-    if options.out and not options.only:
+    if options.out:
         print(f"\nwritten to {record('schemes', results, options.out)}")
 
 
