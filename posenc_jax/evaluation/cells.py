@@ -181,7 +181,7 @@ class Places(NamedTuple):
     evaluation: str
     document: np.ndarray  # [W], index of the document in the text
     start: np.ndarray  # [W], its first token, from the beginning of the document
-    length: int  # in tokens
+    length: int | None = None  # in tokens; None in older records: that of the longest cell
 
 
 class Record(NamedTuple):
@@ -247,8 +247,8 @@ def read_record(folder: Path) -> Record:
         if not rows.schema.equals(SCHEMA):
             raise ValueError("its columns are damaged, or of another version")
         places = [
-            Places(name, np.array(document, np.int64), np.array(start, np.int64), length)
-            for name, (document, start, length) in beside["windows"].items()
+            Places(name, np.array(document, np.int64), np.array(start, np.int64), *length)
+            for name, (document, start, *length) in beside["windows"].items()
         ]
         return Record(list(_cells(rows)), places, beside["left_out"])
     except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:

@@ -218,9 +218,10 @@ def _targets(workdir: Path, corpus: Corpus | Mixture, evaluation: str) -> Target
     newest = max(cells, key=lambda facts: (facts["step"], facts["length"]))
     name, split = _split(workdir, corpus, newest)
     places = next(p for p in record.places if p.evaluation == newest["evaluation"])
-    split = windows.in_stretches(split, places.length)
+    longest = places.length or newest["length"]
+    split = windows.in_stretches(split, longest)
     starts = split.starts[places.document] + places.start
-    text = Text(split, places.document, starts, places.length)
+    text = Text(split, places.document, starts, longest)
     last = newest["last"]
     plan = protocols.find(protocols.HEADLINE).plan(text, text.longest, last)
     if plan is None or text.token_hash(plan) != newest["token_hash"]:

@@ -14,6 +14,7 @@ MACHINES = {
     "amd-epyc-zen-5": "Zen 5",
     "intel-r-xeon-r-processor-6-167": "Xeon",
 }
+OVER_ROPE = "time per token over rope"
 DECIDING = [  # what, benchmark, case, measure
     ("attention with T5's bias over `jax.nn`, T = 256", "attention", "256 t5", "over jax.nn"),
     ("T = 2,048", "attention", "2048 t5", "over jax.nn"),
@@ -44,6 +45,19 @@ DECIDING = [  # what, benchmark, case, measure
             ("stick-breaking", "2048 stick_breaking"),
             ("DAPE", "2048 dape"),
             ("CoPE", "2048 cope"),
+            ("RoPE", "2048 rope"),
+            ("PoPE", "2048 pope"),
+            ("retention", "2048 retention"),
+            ("three of four layers decay", "2048 hybrid, three of four decay"),
+        )
+    ),
+    *(
+        (f"*time* per token of decoding over RoPE's, {name}", "decode_encodings", case, OVER_ROPE)
+        for name, case in (
+            ("PoPE, after 16,384 tokens", "16384 pope"),
+            ("retention, after 16,384", "16384 retention"),
+            ("retention, after 1,024", "1024 retention"),
+            ("three of four layers decay, after 16,384", "16384 hybrid, three of four decay"),
         )
     ),
 ]
