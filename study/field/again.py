@@ -1,4 +1,4 @@
-"""Evaluate finished runs of sweeps once more."""
+"""Evaluate finished runs once more."""
 
 import subprocess
 import sys
@@ -12,19 +12,26 @@ from posenc_jax.runtime.files import read_json
 COLUMNS = ["run", "seed", "steps", "method", "protocol", "length", "part"]
 
 
+def runs_in(sweeps: list[str]) -> list[Path]:
+    return [path.parent for sweep in sweeps for path in Path(sweep).glob("*/status.json")]
+
+
 def evaluate(
-    sweeps: list[str], name: str, steps: Collection[int], fields: Callable[[dict], dict | None]
+    runs: list[Path],
+    name: str,
+    steps: Collection[int],
+    fields: Callable[[dict], dict | None],
+    *flags: str,
 ) -> pd.DataFrame:
     """Rows of an evaluation of the runs of these steps; `fields` makes its fields from a run's
     configuration, None to leave the run out. Finished evaluations are not repeated."""
     found = []
-    runs = [path.parent for sweep in sweeps for path in Path(sweep).glob("*/status.json")]
     for run in sorted(runs):
         config, status = (read_json(run / f"{part}.json") for part in ("config", "status"))
         asked = fields(config)
         if asked is None or config["steps"] not in steps or status["state"] != "done":
             continue
-        command = ["eval_extrapolation.py", f"--workdir={run}", f"--config.name={name}"]
+        command = ["eval_extrapolation.py", f"--workdir={run}", f"--config.name={name}", *flags]
         command += ["--config.window=False", "--config.tokens_per_call=32768"]
         command += [f"--config.{field}={value}" for field, value in asked.items()]
         subprocess.run([sys.executable, *command], check=True)

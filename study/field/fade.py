@@ -10,7 +10,7 @@ study/order/budget.py in rows of up to 4,096 tokens and gathers what they found 
 import sys
 
 from study.cells import STUDY
-from study.field.again import COLUMNS, evaluate
+from study.field.again import COLUMNS, evaluate, runs_in
 from study.order.tables import BUDGETS, L
 
 ENCODINGS = ("selective_rope", "alibi", "fox", "rope")
@@ -33,7 +33,7 @@ def fields(config: dict) -> dict | None:
 
 
 def main(sweeps: list[str]) -> None:
-    rows = evaluate(sweeps, "far", BUDGETS[-1:], fields).astype({"answers": int})
+    rows = evaluate(runs_in(sweeps), "far", BUDGETS[-1:], fields).astype({"answers": int})
     rows[[*COLUMNS, "answers", "found"]].to_csv(ROWS, index=False, float_format="%.4f")
 
 

@@ -7,7 +7,7 @@ Evaluates the runs of 600 and 9,600 steps of sweeps like study/order/budget.py w
 import sys
 
 from study.cells import STUDY
-from study.field.again import COLUMNS, evaluate
+from study.field.again import COLUMNS, evaluate, runs_in
 from study.order.tables import FAR, L
 
 STEPS = (600, 9_600)
@@ -29,7 +29,7 @@ def fields(config: dict) -> dict:
 
 
 def main(sweeps: list[str]) -> None:
-    rows = evaluate(sweeps, "topk", STEPS, fields)
+    rows = evaluate(runs_in(sweeps), "topk", STEPS, fields)
     rows = rows[rows.part.isin(["within", "beyond"])]
     rows[COLUMNS + VALUES].to_csv(ROWS, index=False, float_format="%.4f")
 
