@@ -118,10 +118,33 @@ def fade() -> str:
     return markdown(["rows of", *parts, "seeds"], body)
 
 
+def full() -> str:
+    """What hybrids find, and how many last values they answer, with a full layer of two tokens."""
+    rows, body = pd.read_csv(STUDY / "field/rows/full.csv"), []
+    asked = (
+        ("found", "33-64", "found", L),
+        ("found", "65-128", "found", FAR),
+        ("found", "beyond", "found", FAR),
+        ("last_of_two", "within", "accuracy", L),
+    )
+    rows = rows.assign(name=rows.run.map(encoding_of).map(ENCODINGS))
+    for name, own in rows.groupby("name"):
+        for method, words in (("none", "as trained"), ("window", "full layer: two tokens")):
+            chosen = own[own.method.str.startswith(method)]
+            cells = [
+                short(seeds(measured(chosen, protocol, part, length), value))
+                for protocol, part, value, length in asked
+            ]
+            body.append([f"{name}, {words}", *cells, str(own.seed.nunique())])
+    head = ["", "found, 33 to 64 back", "65 to 128 back", "beyond L", "last of two at L", "seeds"]
+    return markdown(head, body)
+
+
 TABLES = {
     "budget": lambda: order.by_budget(grid()),
     "differences": differences,
     "apart": lambda: order.by_separation(grid()),
     "topk": topk,
     "fade": fade,
+    "full": full,
 }
