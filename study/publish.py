@@ -1,10 +1,10 @@
-"""Publish what the runs of a sweep measured: python -m study.publish runs/ordered OUT
+"""Publish what the runs of a sweep measured: python -m study.publish runs/ordered OUT [held-out]
 
-OUT/rows.csv.xz has every row of their evaluations, OUT/runs.tar.xz configuration, status and
-metrics. OUT/documents.csv.xz has the answers of every cell by document, and how many are right, in
-a column per run and method. If all that was measured is answers, the rows have no LEFT_OUT, columns
-that no table reads. Runs that are not evaluated yet are left out; the same runs give the same
-files.
+OUT/rows.csv.xz has every row of their evaluations, or of the one named, OUT/runs.tar.xz
+configuration, status and metrics. OUT/documents.csv.xz has the answers of every cell by document,
+and how many are right, in a column per run and method. If all that was measured is answers, the
+rows have no LEFT_OUT, columns that no table reads. Runs that are not evaluated yet are left out;
+the same runs give the same files.
 """
 
 import io
@@ -30,13 +30,14 @@ XZ: Any = {"method": "xz", "preset": 9 | lzma.PRESET_EXTREME}
 KEPT = ("config.json", "status.json", "metrics.jsonl")
 
 
-def main(sweep: Path, out: Path) -> None:
+def main(sweep: Path, out: Path, evaluation: str = "") -> None:
     runs = sorted(path.parents[1] for path in sweep.glob("*/eval/curves.csv"))
     runs = [run for run in runs if '"done"' in (run / "status.json").read_text()]
     out.mkdir(parents=True, exist_ok=True)
     files = [run / "eval" / "curves.csv" for run in runs]
     rows = pd.concat([pd.read_csv(file, dtype=str, keep_default_na=False) for file in files])
-    documents = pd.concat([answers_of(run) for run in runs])
+    rows = rows[rows.evaluation.isin([evaluation]) | (evaluation == "")]
+    documents = pd.concat([answers_of(run, evaluation) for run in runs])
     if len(documents):
         by_run(documents).to_csv(out / "documents.csv.xz", compression=XZ)
     if not ((rows.tokens != "") & (rows.answers == "")).any():
@@ -67,10 +68,12 @@ def by_run(documents: pd.DataFrame) -> pd.DataFrame:
     return documents.pivot(index=place, columns="name", values="right").astype("Int16")
 
 
-def answers_of(run: Path) -> pd.DataFrame:
+def answers_of(run: Path, evaluation: str) -> pd.DataFrame:
     """A row per cell and document that has answers."""
     found = []
     for cell in cells.read_record(run / "eval").cells:
+        if evaluation not in ("", cell.facts["evaluation"]):
+            continue
         own = pd.DataFrame({"answers": cell.sums.answers, "right": cell.sums.right})
         own.insert(0, "document", range(len(own)))
         facts = cell.facts | {"method": label(cell.facts)}
@@ -82,4 +85,4 @@ def answers_of(run: Path) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

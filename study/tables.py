@@ -9,6 +9,7 @@ from study.books import tables as books
 from study.cells import STUDY
 from study.content import tables as content
 from study.decoding import tables as decoding
+from study.field import tables as field
 from study.gpu import tables as gpu
 from study.mixture import tables as mixture
 from study.order import tables as order
@@ -21,6 +22,7 @@ from study.text import tables as text
 PAGES = {
     "../README.md": summary.TABLES,
     "order/README.md": order.TABLES,
+    "field/README.md": field.TABLES,
     "content/README.md": content.TABLES,
     "decoding/README.md": decoding.TABLES,
     "real/README.md": real.TABLES,

@@ -28,25 +28,25 @@ GAP = 0.036  # between two names, in order
 
 
 @style.styled()
-def draw(rows: pd.DataFrame, lines: dict[str, str], titles: tuple[str, str], place: Path) -> None:
-    """Draw the methods whose colours are given."""
+def main() -> None:
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
-    _by_steps(left, rows, lines)
-    _by_separation(right, rows, lines)
-    for axes, title in zip((left, right), titles, strict=True):
-        axes.set_title(title)
-    style.save(figure, place)
+    by_steps(left, orders(grid()), "order", LINES)
+    left.axhline(0.5, color="0.5", linestyle=":")
+    left.set(ylim=(0.3, 1.02), ylabel="order beyond L at 512 tokens; 0.5: guesses")
+    left.set_title("NoPE passes extended RoPE by 1,200 steps")
+    _by_separation(right)
+    style.save(figure, PICTURE)
 
 
-def _by_steps(axes: Axes, rows: pd.DataFrame, lines: dict[str, str]) -> None:
+def by_steps(axes: Axes, rows: pd.DataFrame, value: str, lines: dict[str, str]) -> None:
     """Means over seeds, and the seeds, where every seed holds enough pairs."""
-    order, ends = orders(rows), {}
+    ends = {}
     for name, colour in lines.items():
-        own = order[order.name == name]
-        by_steps = {steps: seeds(own[own.steps == steps], "order") for steps in BUDGETS}
-        most = max(map(len, by_steps.values()))
-        known = {steps: one for steps, one in by_steps.items() if len(one) == most > 0}
+        own = rows[rows.name == name]
+        at = {steps: seeds(own[own.steps == steps], value) for steps in BUDGETS}
+        most = max(map(len, at.values()))
+        known = {steps: one for steps, one in at.items() if len(one) == most > 0}
         if not known:
             continue
         means = [one.mean() for one in known.values()]
@@ -58,26 +58,24 @@ def _by_steps(axes: Axes, rows: pd.DataFrame, lines: dict[str, str]) -> None:
     for (name, (steps, mean)), place in zip(ends.items(), places, strict=True):
         axes.plot([steps, 1.2 * steps], [mean, place], color=lines[name], linewidth=0.5)
         axes.text(1.22 * steps, place, name, color=lines[name], va="center", size=8)
-    axes.axhline(0.5, color="0.5", linestyle=":")
-    axes.set(xscale="log", xlim=(550, 60_000), ylim=(0.3, 1.02))
+    axes.set(xscale="log", xlim=(550, 60_000), xlabel="training steps at L = 64")
     axes.set_xticks(BUDGETS, [f"{steps:,}" for steps in BUDGETS])
     axes.minorticks_off()
-    axes.set(xlabel="training steps at L = 64", ylabel="order beyond L at 512 tokens; 0.5: guesses")
 
 
-def _by_separation(axes: Axes, rows: pd.DataFrame, lines: dict[str, str]) -> None:
+def _by_separation(axes: Axes) -> None:
     """Means over seeds by the tokens between the two settings."""
-    found = {name: own for name, own in separated(rows).items() if name in lines}
+    found = {name: own for name, own in separated(grid()).items() if name in LINES}
     means = {name: [one.mean() for one in by_apart] for name, by_apart in found.items()}
     places = style.spaced([own[0] for own in means.values()], GAP)
     for (name, own), place in zip(means.items(), places, strict=True):
-        axes.plot(range(len(APART)), own, "o-", color=lines[name], markersize=3)
-        axes.plot([-0.5, 0], [place, own[0]], color=lines[name], linewidth=0.5)
+        axes.plot(range(len(APART)), own, "o-", color=LINES[name], markersize=3)
+        axes.plot([-0.5, 0], [place, own[0]], color=LINES[name], linewidth=0.5)
         axes.text(
             -0.6,
             place,
             name.removeprefix("RoPE with "),
-            color=lines[name],
+            color=LINES[name],
             va="center",
             ha="right",
             size=8,
@@ -86,12 +84,8 @@ def _by_separation(axes: Axes, rows: pd.DataFrame, lines: dict[str, str]) -> Non
     axes.set(xlim=(-4.9, len(APART) - 0.7), ylim=(0.3, 1.02), yticks=[])
     axes.set_xticks(range(len(APART)), [one.partition("-")[0] for one in APART])
     axes.set_xlabel(f"tokens apart (1: adjacent), and more; after {SEPARATED:,} steps")
+    axes.set_title("RoPE's extensions order only some separations")
 
-
-TITLES = (
-    "NoPE passes extended RoPE by 1,200 steps",
-    "RoPE's extensions order only some separations",
-)
 
 if __name__ == "__main__":
-    draw(grid(), LINES, TITLES, PICTURE)
+    main()
