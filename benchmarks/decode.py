@@ -9,7 +9,7 @@ encodings: the default byte model with every encoding (of those whose names cont
 `--only`), and extensions of RoPE that change decoding, in turns with RoPE; also bytes of cache per
 token. `mla` is RoPE in a model whose keys and values come from a latent, as in configs/mla.py.
 
-Each part replaces its own rows. A prompt of 16,384 tokens takes minutes at SmolLM2's shape.
+A case replaces its own rows. A prompt of 16,384 tokens takes minutes at SmolLM2's shape.
 """
 
 import argparse

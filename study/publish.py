@@ -36,7 +36,8 @@ def main(sweep: Path, out: Path, evaluation: str = "") -> None:
     out.mkdir(parents=True, exist_ok=True)
     files = [run / "eval" / "curves.csv" for run in runs]
     rows = pd.concat([pd.read_csv(file, dtype=str, keep_default_na=False) for file in files])
-    rows = rows[rows.evaluation.isin([evaluation]) | (evaluation == "")]
+    if evaluation:
+        rows = rows[rows.evaluation == evaluation]
     documents = pd.concat([answers_of(run, evaluation) for run in runs])
     if len(documents):
         by_run(documents).to_csv(out / "documents.csv.xz", compression=XZ)

@@ -107,7 +107,7 @@ class DCA(Remapped):
         )
 
 
-class _Ended(Remapped):
+class _FirstAndLast(Remapped):
     """The last `near` keys and the first `sinks`."""
 
     near: int = static()
@@ -120,7 +120,7 @@ class _Ended(Remapped):
         return self.sinks, self.narrowed(self.near)
 
 
-class LMInfinite(_Ended):
+class LMInfinite(_FirstAndLast):
     """Han et al. 2023, arXiv:2308.16137: the last `near` keys, and the first at up to `limit`."""
 
     limit: int = static()
@@ -134,7 +134,7 @@ class LMInfinite(_Ended):
         return Region(window=self.near), *([exact] if clipped > self.near else []), at_limit
 
 
-class Streaming(_Ended):
+class Streaming(_FirstAndLast):
     """Xiao et al. 2023, arXiv:2309.17453: the first and the last `near` keys, as in a cache."""
 
     def regions(self, q_tokens, k_tokens):

@@ -24,7 +24,6 @@ FINDS = 0.1  # found beyond L from which a method is drawn
 class Answers(NamedTuple):
     """Accuracy of every method of every group and seed."""
 
-    points: Frame  # protocol `answers`
     gaps: Frame  # protocol `gap`
     trained: int  # L of all runs but the oracles
     longest: int
@@ -48,7 +47,7 @@ def collect(data: ReportData) -> Answers | None:
     means = points[points.length == longest].groupby(["group", "method"]).accuracy.mean()
     ordered = sorted(means.items(), key=lambda item: (-item[1], figures.plainness(item[0][1])))
     best = {(str(group), str(method)): float(value) for (group, method), value in ordered}
-    return Answers(points, gaps, trained, longest, oracles, names, best)
+    return Answers(gaps, trained, longest, oracles, names, best)
 
 
 def _lengths(points: Frame) -> tuple[int, int]:

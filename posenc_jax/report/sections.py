@@ -32,25 +32,21 @@ def shown(data: ReportData) -> list[str]:
 def answers(data: ReportData) -> Section | None:
     """Retrieval accuracy by distance to the answer."""
     results = report_answers.collect(data)
-    if results is None:
+    if results is None or results.gaps.empty:
         return None
-    blocks = []
-    if not results.gaps.empty:
-        values, names, parts = report_answers.grid(results)
-        figure = by_gap(values, names, parts, results.trained)
-        rows = [
-            [name, *(decimal(value, 2) for value in row)]
-            for name, row in zip(names, values, strict=True)
-        ]
-        title = f"gap: {protocols.find('gap').title}"
-        table = Table("", ["accuracy by tokens back", *parts], rows)
-        charts = [figures.chart(figure, "answers-gap", title)]
-        blocks.append(Block(charts=charts, table=table))
+    values, names, parts = report_answers.grid(results)
+    figure = by_gap(values, names, parts, results.trained)
+    rows = [
+        [name, *(decimal(value, 2) for value in row)]
+        for name, row in zip(names, values, strict=True)
+    ]
+    title = f"gap: {protocols.find('gap').title}"
+    table = Table("", ["accuracy by tokens back", *parts], rows)
     return Section(
         "At which distance are answers found?",
         f"Accuracy in rows of {results.longest:,} tokens by distance to the answer, means over "
         "seeds.",
-        blocks,
+        [Block(charts=[figures.chart(figure, "answers-gap", title)], table=table)],
     )
 
 

@@ -40,7 +40,7 @@ KEYS = ("all", "32", "8")  # that a query attends to
 
 
 def encoding_of(run: str) -> str:
-    """The encoding of a run, by its name."""
+    """The encoding of a run, by the run's name."""
     name = run.split("-")[1]
     if name == "hybrid":
         return "decay, rope" if "global_rope=True" in run else "decay, nope"
@@ -49,18 +49,15 @@ def encoding_of(run: str) -> str:
     return "rope++" if "imaginary=True" in run else name
 
 
-def name_of(encoding: str, method: str) -> str:
-    name = ENCODINGS[encoding]
-    return name if method == "none" else f"{name} with {order.EXTENSIONS[method]}"
+def encodings_of(rows: pd.DataFrame) -> pd.Series:
+    return rows.run.map(encoding_of).map(ENCODINGS)
 
 
 @cache
 def grid() -> pd.DataFrame:
-    """Rows of this page's sweep and of its company, with the name of the method and the steps."""
-    rows = pd.read_csv(STUDY / "field/rows/budget/rows.csv.xz", low_memory=False)
-    encodings = rows.run.map(encoding_of)
-    names = [name_of(*pair) for pair in zip(encodings, rows.method, strict=True)]
-    rows = rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int), name=names)
+    """Rows of this page's sweep and of its company, with the name of the method."""
+    rows = order.published("field/rows/budget")
+    rows = rows.assign(name=order.names_of(encodings_of(rows), rows.method))
     rows = rows[rows.method != "logn"]  # changes found and order by 0.03 at most
     beside = order.grid()
     return pd.concat([rows, beside[beside.name.isin(BESIDE)]])
@@ -87,8 +84,7 @@ def sharpened() -> pd.DataFrame:
     rows = pd.read_csv(STUDY / "field/rows/topk.csv")
     parts = rows.method.str.extract(r"^(?:(none|yarn:8)|(?:(yarn:8)\+)?topk:k=(\d+))$")
     methods = parts[0].fillna(parts[1]).fillna("none")
-    encodings = rows.run.map(encoding_of)
-    names = [name_of(*pair) for pair in zip(encodings, methods, strict=True)]
+    names = order.names_of(encodings_of(rows), methods)
     return rows.assign(name=names, keys=parts[2].fillna("all"))
 
 
@@ -113,7 +109,7 @@ def fade() -> str:
     rows, body = pd.read_csv(STUDY / "field/rows/fade.csv"), []
     rows = rows[rows.part.str.fullmatch(r"\d+-\d+")]
     parts = sorted(rows.part.unique(), key=lambda part: int(part.partition("-")[0]))
-    rows = rows.assign(name=rows.run.map(encoding_of).map(ENCODINGS))
+    rows = rows.assign(name=encodings_of(rows))
     for (name, length), own in rows.groupby(["name", "length"]):
         cells = [short(seeds(own[own.part == part], "found")) for part in parts]
         body.append([f"{name}, {length:,}", *cells, str(own.seed.nunique())])
@@ -129,7 +125,7 @@ def full() -> str:
         ("found", "beyond", "found", FAR),
         ("last_of_two", "within", "accuracy", L),
     )
-    rows = rows.assign(name=rows.run.map(encoding_of).map(ENCODINGS))
+    rows = rows.assign(name=encodings_of(rows))
     for name, own in rows.groupby("name"):
         for method, words in (("none", "as trained"), ("window", "full layer: two tokens")):
             chosen = own[own.method.str.startswith(method)]

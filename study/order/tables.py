@@ -38,17 +38,25 @@ SEPARATED = 4_800  # steps; later two seeds of RoPE change
 NOTHING, OLDER = "nothing", "older setting from the last"
 
 
-def name_of(encoding: str, method: str) -> str:
-    name = ENCODINGS[encoding]
-    return name if method == "none" else f"{name} with {EXTENSIONS[method]}"
+def names_of(encodings: pd.Series, methods: pd.Series) -> list[str]:
+    """Names of encodings, as people write them, with their methods."""
+    return [
+        name if method == "none" else f"{name} with {EXTENSIONS[method]}"
+        for name, method in zip(encodings, methods, strict=True)
+    ]
+
+
+def published(sweep: str) -> pd.DataFrame:
+    """Rows of a sweep of budgets, with the steps of the run."""
+    rows = pd.read_csv(STUDY / sweep / "rows.csv.xz", low_memory=False)
+    return rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int))
 
 
 @cache
 def grid() -> pd.DataFrame:
-    """Rows of the grid, with the name of the method and the steps of the run."""
-    rows = pd.read_csv(STUDY / "order/rows/budget/rows.csv.xz", low_memory=False)
-    names = [name_of(*pair) for pair in zip(rows.encoding, rows.method, strict=True)]
-    rows = rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int), name=names)
+    """Rows of the grid, with the name of the method."""
+    rows = published("order/rows/budget")
+    rows = rows.assign(name=names_of(rows.encoding.map(ENCODINGS), rows.method))
     return rows[~rows.name.isin(ALIKE)]
 
 
@@ -98,8 +106,7 @@ def that_flip() -> str:
 @cache
 def knocked_out() -> pd.DataFrame:
     rows = pd.read_csv(STUDY / "order/rows/knockout.csv").dropna(subset=["order"])
-    names = [name_of(*pair) for pair in zip(rows.encoding, rows.extension, strict=True)]
-    return rows.assign(name=names)
+    return rows.assign(name=names_of(rows.encoding.map(ENCODINGS), rows.extension))
 
 
 def knock_outs() -> str:
