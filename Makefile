@@ -36,7 +36,8 @@ setup: .venv/dev
 
 # The demo needs no tools of development; where they are installed, it needs nothing more.
 demo: $(if $(wildcard .venv/dev),.venv/dev,.venv/lab)
-	$(BIN)/python scripts/demo.py
+	$(BIN)/python scripts/sweep.py --config=configs/sweeps/demo.py --workdir=runs/demo --workers=3
+	$(BIN)/python scripts/report.py runs/demo --out=report/demo
 
 # Of the programs, what every change is tried by.
 PROGRAMS := tests/programs/test_kills.py::test_killed_at_random_it_ends_the_same

@@ -1,7 +1,7 @@
 """Validate a configuration: fields, numbers, names, and that its encoding and extension can be
 built, which imports jax."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,9 @@ def load(
     source, of_data = _data(judged)
     problems = [*more, *wrong.values(), *_together(values), *model, *of_data]
     if not model and not any(name.startswith(OF_PARTS) for name in wrong):
-        if saved is None and values["init_from"]:
-            problems += _unlike(values)
         run = schema.from_fields(judged | ({} if source else {"data": {"source": "stdlib"}}))
+        if saved is None and run.init_from:
+            problems += _unlike(run)
         problems += _mistakes_of_building(run)
         if not problems:
             return run
@@ -66,7 +66,7 @@ def _mistakes_of_building(run: Training) -> list[str]:
 
 def _structure(given: Mapping, expected: Mapping) -> list[str]:
     """Unknown or missing fields, and groups that are not mappings."""
-    problems, names = [], schema.every_field(ConfigDict(expected))
+    problems, names = [], schema.flat(expected)
     for name, default in expected.items():
         if isinstance(default, Mapping) and not isinstance(given.get(name), Mapping):
             problems.append(f"{name} is a group of fields; got {given.get(name)!r}")
@@ -77,7 +77,7 @@ def _structure(given: Mapping, expected: Mapping) -> list[str]:
         "extension": None,
         "data": sources.every_option(),
     }
-    for field in (field for field in _leaves(given) if field not in names):
+    for field in (field for field in schema.flat(given) if field not in names):
         group, _, name = field.rpartition(".")
         options = known_options.get(group, ())
         if options is None or name in options:
@@ -111,15 +111,6 @@ def _encodings_with(option: str) -> list[str]:
     return [name for name in registry.encodings() if option in schemes.options_of(name)]
 
 
-def _leaves(tree: Mapping, prefix: str = "") -> Iterator[str]:
-    """The whole names of fields; those of groups inside a group are not opened."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping) and not prefix:
-            yield from _leaves(value, f"{name}.")
-        else:
-            yield f"{prefix}{name}"
-
-
 def _together(values: Fields) -> list[str]:
     """Mistakes in numbers that depend on each other."""
     batch, pieces, problems = values["batch_size"], values["accumulate"], []
@@ -145,18 +136,24 @@ def _data(values: Fields) -> tuple[sources.Origin | None, list[str]]:
     return source, problems
 
 
-def _unlike(values: Fields) -> list[str]:
+def _unlike(run: Training) -> list[str]:
     """Mistakes in starting from the run that `init_from` names."""
-    place = values["init_from"]
-    lines = compare.unlike(values, saved_config(Path(place)), place)
-    return [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
+    source = saved_config(Path(run.init_from))
+    lines = compare.unlike(source, run, run.init_from)
+    wrong = [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
+    if source.extension.name != "none":
+        wrong.append(
+            f"init_from: {run.init_from} is already extended by {source.extension.name!r}; start "
+            "from the run before its extension"
+        )
+    return wrong
 
 
 def mistakes_in_evaluation(values: Mapping[str, Any]) -> list[str]:
     """Mistakes in the configuration of an evaluation, except those of protocols and extensions."""
     expected = schema.evaluation().to_dict()
-    names = schema.every_field(ConfigDict(expected))
-    wrong = [schema.unknown(field, names) for field in _leaves(values) if field not in names]
+    names = list(schema.flat(expected))
+    wrong = [schema.unknown(field, names) for field in schema.flat(values) if field not in names]
     if wrong:
         return wrong
     problems = [*fields.mistakes(Evaluation, values).values()]
@@ -170,30 +167,15 @@ def mistakes_in_evaluation(values: Mapping[str, Any]) -> list[str]:
 
 def _text(data: Fields) -> list[str]:
     """Mistakes in naming a text other than the run's own."""
-    if data["tokens"]:
-        _, problems = sources.read({"tokens": data["tokens"]}, 2)
-        return problems + [
-            f"data.{name} = {data[name]!r} has no effect with data.tokens, which names the text"
-            for name in ("source", "path", "field", "split")
-            if data[name]
-        ]
-    problems, source = [], data["source"]
+    given = {name: value for name, value in data.items() if value and name != "part"}
+    source = given.get("source", "")
     others = [*registry.texts(), *registry.tasks()]  # tasks: of the run's mixture
     if source and source not in others:
-        listed = ", ".join(map(repr, others))
-        problems.append(f"data.source must be one of {listed}; got {source!r}")
-    options, own = sources.every_option(), "'' (the run's own text)"
-    readers = options["path"][1]
-    if bool(data["path"]) != (source in readers):
-        problems.append(
-            f"data.path goes with data.source={' or '.join(readers)}; got source={source!r}, "
-            f"path={data['path']!r}"
-        )
-    for name in ("field", "split", "name", "revision", "begins"):
-        readers = options[name][1]
-        if data[name] and source not in readers:
-            problems.append(
-                f"data.{name} = {data[name]!r} has no effect with data.source={source or own}; it "
-                f"is for data.source={' or '.join(readers)}"
-            )
-    return problems
+        return [f"data.source must be one of {', '.join(map(repr, others))}; got {source!r}"]
+    if source in ("", *registry.tasks()) and "tokens" not in given:
+        return [
+            f"data.{name} = {value!r} has no effect without a data.source that reads it"
+            for name, value in given.items()
+            if name != "source"
+        ]
+    return sources.read(given, 2)[1]

@@ -1,13 +1,12 @@
 """Compare the configurations of runs: fields in which they differ, and fields free to differ."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from posenc_jax.config import schema
-from posenc_jax.config.resolve import Fields
-from posenc_jax.config.schema import Training
-from posenc_jax.runtime.files import expanded
+from posenc_jax.config.schema import Encoding, Training
 
 # Fields a resumed run may change: how long, how often, how it is called and shown, where tokens
 # are kept.
@@ -58,44 +57,22 @@ def other_fields(run: Training, config: Training) -> list[str]:
     return differences(run, config, (*FREE, *of_tokenizer))
 
 
-def unlike(fields: Fields, source: Training, place: str) -> list[str]:
-    """Differences of model, encoding and tokenizer to the run whose weights are taken."""
-    theirs = schema.as_fields(source)
-    sides = []
-    for side in (theirs, fields):
-        encoding = side["encoding"]
-        if theirs["encoding"]["name"] != "randomized":
-            encoding = _without_drawing(encoding)
-        chosen = _flat({"model": side["model"], "encoding": encoding})
-        sides.append(dict(chosen) | {"data.tokenizer": _tokenizer(side["data"])})
-    there, here = sides
-    free = {*COMPUTED_BY, "model.dtype", "model.vocab"}
-    if not {there["data.tokenizer"], here["data.tokenizer"]} & {None, "bytes"}:
-        free.add("data.tokenizer")  # training compares their content
-    return [
-        f"{name} is {there.get(name)!r} in {place} and {here.get(name)!r} here"
-        for name in sorted((there | here).keys() - free)
-        if there.get(name) != here.get(name)
-    ]
+def unlike(source: Training, config: Training, place: str) -> list[str]:
+    """Differences of model and encoding to the run whose weights are taken."""
+    if source.encoding.name != "randomized":
+        config = replace(config, encoding=_without_drawing(config.encoding))
+    free = (*COMPUTED_BY, "model.dtype", "model.vocab")
+    lines = differences(source, config, free, (f"in {place}", "here"))
+    return [line for line in lines if line.startswith(("model.", "encoding."))]
 
 
-def _without_drawing(encoding: Mapping) -> Mapping:
+def _without_drawing(encoding: Encoding) -> Encoding:
     """The encoding inside `randomized`: its weights do not depend on how positions are drawn."""
-    if encoding["name"] != "randomized":
+    if encoding.name != "randomized":
         return encoding
     drawing = ("inner", "max_position", "inner_length", "evenly")
-    inner = {name: value for name, value in encoding.items() if name not in drawing}
-    return inner | {"name": encoding["inner"]}
-
-
-def _tokenizer(data: Mapping) -> str | None:
-    """The tokenizer's name; None where prepared tokens do not have it."""
-    if not data.get("tokens"):
-        return data.get("tokenizer", "bytes")
-    from posenc_jax.data.corpora import card_of
-
-    card = card_of(expanded(data["tokens"]))
-    return card["tokenizer"] if card else None
+    inner = {name: value for name, value in encoding.options.items() if name not in drawing}
+    return replace(encoding, name=encoding.options["inner"], options=inner)
 
 
 def experiment(config: Training) -> dict[str, Any]:
@@ -110,7 +87,7 @@ def experiment(config: Training) -> dict[str, Any]:
 
 def changed(config: Training) -> list[str]:
     """`FIELD=VALUE` for every field with another value than its default."""
-    usual = dict(_flat(schema.training().to_dict()))
+    usual = schema.flat(schema.training())
     return [
         f"{name}={value}"
         for name, value in flat(config).items()
@@ -125,16 +102,9 @@ def without_seed(name: str) -> str:
 
 def flat(config: Training) -> dict[str, Any]:
     """Every field by its whole name: `model.width`."""
-    return dict(_flat(schema.as_fields(config)))
+    fields = schema.flat(schema.as_fields(config))
+    return {n: list(value) if isinstance(value, tuple) else value for n, value in fields.items()}
 
 
 def _within(name: str, fields: Iterable[str]) -> bool:
     return any(name == field or name.startswith(f"{field}.") for field in fields)
-
-
-def _flat(tree: Mapping, prefix: str = ""):
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value

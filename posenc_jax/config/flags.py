@@ -188,7 +188,7 @@ def _set(recipe: ConfigDict, field: str, text: str) -> None:
     for inner in filter(None, group.split(".")):
         place = place.get(inner) if isinstance(place, ConfigDict) else None
     if not isinstance(place, ConfigDict) or isinstance(place.get(name), ConfigDict):
-        raise ValueError(schema.unknown(field, schema.every_field(recipe)))
+        raise ValueError(schema.unknown(field, list(schema.flat(recipe))))
     value = _value(recipe, place, group, field, text)
     with place.unlocked(), place.ignore_type():
         place[name] = value
@@ -210,7 +210,7 @@ def _value(recipe: ConfigDict, place: Any, group: str, field: str, text: str) ->
 
 def _names(recipe: ConfigDict) -> list[str]:
     options = (f"data.{option}" for option in sources.every_option())
-    return list(dict.fromkeys([*schema.every_field(recipe), *options]))
+    return list(dict.fromkeys([*schema.flat(recipe), *options]))
 
 
 def _described(recipe: ConfigDict, group: str) -> dict[str, fields.Field]:

@@ -491,12 +491,12 @@ def meant(field: str, names: Sequence[str]) -> list[str]:
     return near or [ends[n] for n in difflib.get_close_matches(last, ends, n=1, cutoff=0.75)]
 
 
-def every_field(config: ConfigDict, prefix: str = "") -> list[str]:
-    """`model.width` and so on, groups not included."""
-    found = []
-    for name, value in config.items():
-        inner = isinstance(value, ConfigDict)
-        found += every_field(value, f"{prefix}{name}.") if inner else [f"{prefix}{name}"]
+def flat(tree: Mapping | ConfigDict, prefix: str = "") -> dict[str, Any]:
+    """Every field by its whole name, `model.width`."""
+    found = {}
+    for name, value in tree.items():
+        inner = isinstance(value, Mapping | ConfigDict)
+        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
     return found
 
 

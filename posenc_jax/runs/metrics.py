@@ -7,7 +7,6 @@ from pathlib import Path
 
 from posenc_jax.runtime.errors import Stop
 from posenc_jax.runtime.files import REMEDY, parse_json, write_atomically
-from posenc_jax.runtime.terminal import warn
 
 
 class Metrics:
@@ -15,17 +14,8 @@ class Metrics:
 
     def __init__(self, path: Path, resume_at: int):
         """Open the file and drop the lines after step `resume_at`."""
-        lines = _whole_lines(path)
-        steps = [_step_of(line) for line in lines]
-        if None in steps:
-            copy = path.with_suffix(".damaged")
-            copy.write_text(path.read_text(encoding="utf-8", errors="replace"), encoding="utf-8")
-            warn(f"{path}: {steps.count(None)} damaged lines are dropped; the original is {copy}")
-        pairs = zip(lines, steps, strict=True)
-        text = "".join(
-            f"{line}\n" for line, step in pairs if step is not None and step <= resume_at
-        )
-        write_atomically(path, text)
+        kept = [record for record in read_metrics(path) if record["step"] <= resume_at]
+        write_atomically(path, "".join(json.dumps(record) + "\n" for record in kept))
         self.path = path
 
     def write(self, record: Mapping) -> None:
@@ -63,13 +53,6 @@ def _whole_lines(path: Path) -> list[str]:
         return []
     text = path.read_text(encoding="utf-8", errors="replace")
     return [line[:-1] for line in text.splitlines(keepends=True) if line[-1] == "\n"]
-
-
-def _step_of(line: str) -> int | None:
-    try:
-        return _record_of(line)["step"]
-    except ValueError:
-        return None
 
 
 def _record_of(line: str) -> dict:

@@ -129,26 +129,25 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
 
 
-def check_source(init_from: str) -> None:
-    """Refuse to start from a run that is extended already."""
-    extension = run_config(Path(init_from)).extension.name
-    if extension != "none":
+def check_tokenizer(init_from: str, tokenizer_hash: str) -> None:
+    """Refuse to start from a run with another tokenizer."""
+    if _newest_card(Path(init_from))["tokenizer"] != tokenizer_hash:
         raise OtherConfig(
-            f"init_from: {init_from} is already extended by {extension!r}; start from the run "
-            "before its extension"
+            f"init_from: {init_from} was not trained with the tokenizer of this run; give the one "
+            "of that run"
         )
 
 
-def starting_parts(config: Training, tokenizer_hash: str) -> parameters.Parts:
+def _newest_card(workdir: Path) -> dict[str, Any]:
+    with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        return checkpoints.card(saved_steps(workdir)[-1])
+
+
+def starting_parts(config: Training) -> parameters.Parts:
     """Initialise model and encoding from the seed, or from the weights of `init_from`."""
     if not config.init_from:
         return parameters.make(config)
     source = load(Path(config.init_from))
-    if source.card["tokenizer"] != tokenizer_hash:
-        raise OtherConfig(
-            f"init_from: {config.init_from} was not trained with the tokenizer of this run; give "
-            "the one of that run"
-        )
     saved, fresh = source.parts.params(), parameters.unextended(config).params()
     for group in fresh:
         for name, leaf in fresh[group].items():
@@ -195,9 +194,7 @@ def _keep_trained_on(
     digests = np.unique(corpus.digests)
     if init_from:
         source = Path(init_from)
-        with closing(Checkpoints(source, read_only=True)) as checkpoints:
-            newest = checkpoints.card(checkpoints.steps()[-1])
-        digests = np.union1d(digests, read_trained_on(source, newest))
+        digests = np.union1d(digests, read_trained_on(source, _newest_card(source)))
     return keep_trained_on(workdir, digests)
 
 

@@ -27,20 +27,6 @@ from posenc_jax.runtime.errors import (
 from posenc_jax.runtime.files import locked, read_json, write_atomically
 from posenc_jax.runtime.terminal import counted, printable, say, warn
 
-# Types of the optional fields of status.json.
-KINDS: dict[str, type | tuple[type, ...]] = {
-    "state": str,
-    "step": int,
-    "saved": int,
-    "code": int,
-    "digest": str,
-    "command": str,
-    "data": dict,
-    "machine": dict,
-    "parameters": dict,
-    "speed": (int, float),
-    "evaluated": dict,
-}
 KEPT_FACTS = ("command", "data", "machine", "parameters", "speed", "evaluated")
 
 
@@ -184,9 +170,6 @@ class Workdir:
             raise Stop(f"{path} is damaged: {error}") from error
         if not isinstance(status, dict):
             raise Stop(f"{path} is damaged: not an object")
-        for name, kind in KINDS.items():
-            if name in status and not isinstance(status[name], kind):
-                raise Stop(f"{path} is damaged: {name} cannot be {status[name]!r}")
         return status
 
 

@@ -128,14 +128,3 @@ def _device() -> str:
     name = values.get("model name") or platform.machine()
     numbers = "/".join(values[n] for n in ("cpu family", "model") if n in values)
     return " ".join(filter(None, [name, numbers, _processor()]))
-
-
-def unusual_settings() -> list[str]:
-    """List settings of jax that differ from the defaults and change the results of a seed."""
-    import jax
-
-    defaults = {"jax_enable_x64": False, "jax_threefry_partitionable": True}
-    current = {name: getattr(jax.config, name) for name in defaults}
-    return [
-        f"{name.upper()}={current[name]}" for name in defaults if current[name] != defaults[name]
-    ]

@@ -37,6 +37,8 @@ class Rates:
 
     def further(self, best: int) -> float | None:
         """Multiple beyond the edge of the grid; None if the best is not at the edge."""
+        if len(self.times) < 2:
+            return None
         if best == 0:
             return self.times[0] ** 2 / self.times[1]
         if best == len(self.times) - 1:

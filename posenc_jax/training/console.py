@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from posenc_jax.config.compare import changed
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.runs.workdir import Workdir, data_facts, data_in_words
-from posenc_jax.runtime import backend, errors
+from posenc_jax.runtime import errors
 from posenc_jax.runtime.terminal import clock, counted, warn
 from posenc_jax.tracking.wandb import View
 from posenc_jax.training import optimizer
@@ -160,14 +160,13 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
         kept += f"; {splits['choose']['documents']:,} to choose on"
     if not corpus.lossless:
         kept += "; no bits per byte, the tokenizer is not lossless"
-    unusual = ", ".join(backend.unusual_settings())
     begin = f"resuming at step {step:,}" if step else "a fresh run"
     if config.init_from and not step:
         begin += f", weights from {config.init_from}"
     return "\n".join(
         [
             f"python {platform.python_version()}, {versions}",
-            f"{mesh.size} x {devices} ({jax.default_backend()}){unusual and f'; {unusual}'}",
+            f"{mesh.size} x {devices} ({jax.default_backend()})",
             "",
             *textwrap.wrap(
                 " ".join(changed(config)), 80, break_long_words=False, break_on_hyphens=False

@@ -18,7 +18,7 @@ from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.workdir import Workdir, data_facts
 from posenc_jax.runtime import backend, devices, errors
-from posenc_jax.runtime.terminal import counted, stop_requests, warn
+from posenc_jax.runtime.terminal import counted, stop_requests
 from posenc_jax.tracking.wandb import View, identity_of
 from posenc_jax.training import annealing, optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
@@ -33,12 +33,8 @@ def train(config: Training, workdir: Path) -> int:
         signals = stack.enter_context(stop_requests())
         run = Workdir(workdir, writes=is_lead())
         run.refuse_another(config)  # before its text is read
-        if config.init_from and run.config() is None:
-            subjects.check_source(config.init_from)
         stack.enter_context(run.opened())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
-        if unusual := backend.unusual_settings():
-            warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
         corpus = prepare_corpora(config.data.source, config.seed, stopping=signals)
         processes.check_same(corpus.fingerprint, "data", errors.DataError)
         config = parameters.with_vocab(config, corpus.vocab)
@@ -46,6 +42,8 @@ def train(config: Training, workdir: Path) -> int:
             annealing.begin(config, run)
         saving = stack.enter_context(closing(Saving(run.path, config.keep)))
         _check_steps(config.steps, saving.steps())
+        if config.init_from and is_lead() and not saving.steps():
+            subjects.check_tokenizer(config.init_from, corpus.encoder.hash)
         run.claim(config)
         return _train(config, run, corpus, saving, signals)
 
@@ -127,9 +125,7 @@ def _start(
     """Model and encoding, and the step and state to start or resume from."""
     # All processes get the lead's state, so the others need only its shape.
     starts = is_lead() and not saving.steps()
-    parts = (
-        subjects.starting_parts(config, corpus.encoder.hash) if starts else parameters.make(config)
-    )
+    parts = subjects.starting_parts(config) if starts else parameters.make(config)
     fresh = fresh_state(parts, transform)
     shardings = devices.shardings(fresh, mesh, config.sharding)
     step, state = saving.restore_last(

@@ -64,13 +64,3 @@ def test_another_default_generator_changes_no_run(program, whole, tmp_path):
     out = finish(program("train.py", tmp_path / "rbg", env=env))
     assert digest_of(tmp_path / "rbg") == digest_of(whole[0])
     assert "warning" not in out
-
-
-def test_settings_of_jax_that_change_the_digest_are_named(program, whole, tmp_path):
-    env = {"JAX_ENABLE_X64": "1", "JAX_THREEFRY_PARTITIONABLE": "0"}
-    out = finish(program("train.py", tmp_path / "other", env=env, steps=3))
-    named = "JAX_ENABLE_X64=True, JAX_THREEFRY_PARTITIONABLE=False"
-    warning = f"warning: {named}: not jax's default; a seed gives different results"
-    assert out.count(warning) == 1
-    assert f"(cpu); {named}\n" in (tmp_path / "other" / "log.txt").read_text()
-    assert "JAX_" not in (whole[0] / "log.txt").read_text()

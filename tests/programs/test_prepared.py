@@ -238,7 +238,6 @@ def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path)
     assert source.tokens == f"{tmp_path}/others"
     other = tuned(source="stdlib")
     assert schema.from_fields(resolve(other.to_dict())).data.source == source_of()
-    assert "data.tokenizer is" in problems_of(other)[0]  # bytes are not the tokens of that run
 
 
 BLOCKED = """

@@ -298,6 +298,7 @@ def test_weights_go_on_with_the_same_tokenizer_by_another_name_alone(moved, call
     other.save(str(place / "bpe.json"))
     out = call("train.py", tmp_path / "another", **fields, code=76)
     assert "was not trained with the tokenizer" in out
+    assert not (tmp_path / "another" / "config.json").exists()  # the mistake claims no folder
 
 
 def test_another_text_or_tokenizer_under_a_run_is_refused(moved, call):

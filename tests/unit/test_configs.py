@@ -178,10 +178,10 @@ def test_a_tuple_read_back_from_json_is_no_difference():
         ({"protocols": "nonoverlapp"}, "unknown protocol 'nonoverlapp'; did you mean"),
         ({"documents": 0}, "documents must be a whole number of at least 2"),
         ({"windows": 0}, "windows must be a whole number of at least 1"),
-        ({"data.path": "books"}, "data.path goes with data.source"),
+        ({"data.path": "books"}, "data.path = 'books' has no effect without a data.source"),
         ({"data.source": "foo"}, "data.source must be one of"),
-        ({"data.field": "body"}, "data.field = 'body' has no effect with data.source=''"),
-        ({"data.split": "test"}, "data.split = 'test' has no effect with data.source=''"),
+        ({"data.field": "body"}, "data.field = 'body' has no effect without a data.source"),
+        ({"data.tokens": ".", "data.begins": "#"}, "data.begins = '#' has no effect with data.tok"),
         ({"stride": 16}, "stride = 16 has no effect without sliding in protocols"),
         ({"last": 4, "protocols": "position"}, "last = 4 has no effect without same_token"),
         ({"name": "a/b"}, "name must be letters, digits and"),
@@ -258,7 +258,13 @@ def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
 
 def test_init_from_requires_the_same_model_and_encoding(source):
     problem, _ = problems_of(finetune(source, **{"model.activation": "gelu"}))  # and a.jsonl
-    assert "model.activation is 'swiglu' in" in problem and "'gelu' here" in problem
+    assert "model.activation: 'swiglu' in" in problem and "'gelu' here" in problem
+
+
+def test_a_run_that_is_extended_already_is_no_source(tmp_path):
+    write_run(tmp_path, with_extension(name="pi:2"))
+    (problem,) = problems_of(finetune(tmp_path))
+    assert f"init_from: {tmp_path} is already extended by 'pi'; start from" in problem
 
 
 def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
@@ -272,7 +278,7 @@ def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
     assert (encoding.train_length, encoding.max_position) == (128, 1024)
     config.encoding.base = 500_000.0
     (problem,) = problems_of(config)
-    assert "encoding.base is 10000.0 in" in problem and "500000.0 here" in problem
+    assert "encoding.base: 10000.0 in" in problem and "500000.0 here" in problem
 
 
 def with_extension(recipe="rope", **fields):
@@ -325,10 +331,7 @@ def test_help_lists_every_field_with_its_default_and_its_type():
         listed = list(schema.explained(described, "--config."))
         lines = [line.strip() for line in listed if line.startswith("  --config.")]
         shown = dict(line.removeprefix("--config.").split("=", 1) for line in lines)
-        usual = {}
-        for name in schema.every_field(recipe):
-            group, _, last = name.rpartition(".")
-            usual[name] = str((recipe[group] if group else recipe)[last])
+        usual = {name: str(value) for name, value in schema.flat(recipe).items()}
         for line, below in zip(listed, listed[1:], strict=False):
             if line.startswith("  --config."):
                 assert re.match(r" {6}(str|int|float|bool): \S", below), line

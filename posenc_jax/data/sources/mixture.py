@@ -28,7 +28,7 @@ class Mixture(Text):
     def of(cls, given: Mapping[str, Any], length: int) -> "Mixture":
         shared = {name: value for name, value in given.items() if name != "mixture"}
         parts, shares = {}, {}
-        for word in filter(None, map(str.strip, given["mixture"].split(","))):
+        for word in filter(None, map(str.strip, given.get("mixture", "").split(","))):
             try:
                 name, share, options = _part(word)
                 if name in parts:
@@ -41,7 +41,7 @@ class Mixture(Text):
                 raise ConfigError("\n".join(problems))
             parts[name], shares[name] = part, share
         if len(shares) < 2:
-            written = given["mixture"]
+            written = given.get("mixture", "")
             raise ConfigError(f"data.mixture: a mixture has two texts or more; got {written!r}")
         if SHARES * min(shares.values()) < sum(shares.values()):
             raise ConfigError(f"data.mixture: each share must be at least 1/{SHARES} of their sum")

@@ -157,6 +157,7 @@ def test_invalid_mixtures_are_refused(texts, mixture, message):
     ("fields", "message"),
     [
         ({"path": "a"}, "data.path = 'a' has no effect with data.mixture; an option is written in"),
+        ({"mixture": "", "source": "mixture"}, "a mixture has two texts or more; got ''"),
         ({"task": "mqar"}, "data.task = 'mqar' has no effect with data.mixture"),
         ({"mixture": "stdlib:1,nope:1", "answers_only": True}, "unknown source or task 'nope'"),
         (

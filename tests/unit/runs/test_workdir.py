@@ -11,7 +11,6 @@ from configs import base
 from posenc_jax.config import load, schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.report.runs import read_runs
-from posenc_jax.runs import subject
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.workdir import Workdir, refuse_edited
 from posenc_jax.runtime import errors
@@ -49,16 +48,6 @@ def test_a_run_without_its_checkpoints_does_not_restart(tmp_path):
     run.saved = 8
     with pytest.raises(Stop, match="step 8 was saved .* Training did not restart"):
         run.resume_from(0)
-
-
-def test_a_run_starts_from_one_that_is_not_extended(config, tmp_path):
-    for name in ("none", "pi"):
-        extension = dataclasses.replace(config.extension, name=name)
-        Workdir(tmp_path / name).create()
-        Workdir(tmp_path / name).claim(dataclasses.replace(config, extension=extension))
-    subject.check_source(str(tmp_path / "none"))
-    with pytest.raises(OtherConfig, match="is already extended by 'pi'"):
-        subject.check_source(str(tmp_path / "pi"))
 
 
 # What a status says, and what the next one keeps; a damaged one hides no reason.
@@ -100,10 +89,7 @@ def test_a_mistake_in_the_command_ends_no_run_and_what_was_reached_stays(tmp_pat
     assert run.read_status()["state"] == "running"
 
 
-@pytest.mark.parametrize(
-    "status",
-    [[], 3, None, {"state": 5}, {"step": "7"}, {"saved": None}, {"speed": "fast"}, {"data": []}],
-)
+@pytest.mark.parametrize("status", [[], 3, None])
 def test_a_status_of_another_kind_names_the_file(status, tmp_path):
     (tmp_path / "status.json").write_text(json.dumps(status))
     with pytest.raises(Stop, match=f"{tmp_path}/status.json is damaged: "):
@@ -129,14 +115,11 @@ def test_a_bad_line_of_metrics_is_named(line, why, tmp_path):
         read_metrics(path)
 
 
-def test_a_resumed_run_drops_bad_lines_of_metrics_and_those_of_later_steps(tmp_path, capsys):
+def test_a_resumed_run_drops_a_torn_line_of_metrics_and_those_of_later_steps(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    before = "\n".join(['{"step": 1}', *BAD, '{"step": 2}', '{"step": 3}', '{"st'])
-    path.write_text(before)
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     Metrics(path, resume_at=2).write({"step": 3, "loss": float("nan")})
     assert read_metrics(path) == [{"step": 1}, {"step": 2}, {"step": 3, "loss": None}]
-    assert f"{len(BAD)} damaged lines are dropped" in capsys.readouterr().err
-    assert path.with_suffix(".damaged").read_text() == before
 
 
 def test_bad_metrics_become_a_note_in_the_report(tmp_path):

@@ -171,6 +171,10 @@ def test_a_rate_that_is_tried_twice_is_one_run(run, tmp_path):
     assert [row["shipped"] for row in table(tmp_path)] == ["", "", "yes"]
 
 
+def test_one_rate_has_no_edge():
+    assert Rates(times=(1,)).further(best=0) is None
+
+
 def test_a_trial_that_fails_leaves_its_scheme_open_and_others_go_on(run, tmp_path):
     codes = {"rope-s0-learning_rate=0.001": errors.IO}
     code, started, plan, _ = run(content(["rope", "alibi"]), near(3e-3), codes=codes)
