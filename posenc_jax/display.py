@@ -15,7 +15,6 @@ class Line(NamedTuple):
     y: Sequence[float]
     look: dict[str, Any]  # options of matplotlib
     band: tuple[Sequence[float], Sequence[float]] | None = None  # low and high
-    seeds: Sequence[Sequence[float]] = ()  # values of all seeds at each x
     listed: bool = True  # in the legend
     method: Mapping[str, Any] | None = None  # columns of a row whose look it has below `look`
 

@@ -1,9 +1,8 @@
 """python scripts/plot_encodings.py [RUN ...] [--out=report/encodings] [--length=128] [--scale=8]
 
 Plots the encodings: RoPE's wavelengths before and after each extension, every bias by head and
-distance, the distances that extensions remap, and forget gates over a text. Encodings are
-untrained, and titles mark random values; a RUN shows its trained encoding instead, with gates over
-held-out text.
+distance, and the distances that extensions remap. Encodings are untrained, and titles mark random
+values; a RUN shows its trained encoding instead, and one with forget gates these over its text.
 """
 
 import sys

@@ -5,7 +5,7 @@ when the older one is hidden from the last. If it orders by content, the last se
 older one to be marked as the later of the two.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -77,33 +77,23 @@ def pairs_of(text: Text, length: int, trained: int) -> Pairs:
     return Pairs(rows, row, question, last, older, answers, fillers, text.split.chance)
 
 
-def _nothing(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
-    pass
-
-
-def _older(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
+def hidden_keys(pairs: Pairs) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """For everything that is hidden, `key` and `unseen` of `Hidden`. The control hides, of all
+    fillers before the last setting, the one nearest to the older setting."""
+    shape = len(pairs.rows), pairs.rows.shape[1] - 1
+    none, seen = np.full(shape, -1, np.int32), np.zeros(shape, bool)
+    key, control = none.copy(), none.copy()
     key[pairs.row, pairs.last] = pairs.older
-
-
-def _filler(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
-    """The control: hide the filler nearest to the older setting from the last one."""
     for row, last, older in zip(pairs.row, pairs.last, pairs.older, strict=True):
         places = np.flatnonzero(pairs.fillers[row, :last])
         if len(places):
-            key[row, last] = places[np.argmin(np.abs(places - older))]
-
-
-def _every_filler(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
-    unseen |= pairs.fillers[:, :-1]
-
-
-Hide = Callable[[Pairs, np.ndarray, np.ndarray], None]
-HIDE: dict[str, Hide] = {
-    "nothing": _nothing,
-    "older setting from the last": _older,
-    "filler as far back from the last": _filler,
-    "every filler": _every_filler,
-}
+            control[row, last] = places[np.argmin(np.abs(places - older))]
+    return {
+        "nothing": (none, seen),
+        "older setting from the last": (key, seen),
+        "filler as far back from the last": (control, seen),
+        "every filler": (none, pairs.fillers[:, :-1]),
+    }
 
 
 def check(encoding: Encoding) -> None:
@@ -121,8 +111,8 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """Counts of answers with the last value, the older one and others for everything hidden."""
     size = rows_per_call(len(pairs.rows), pairs.rows.shape[1] - 1, 1, tokens_per_call)
-    for name, hide in HIDE.items():
-        given = _answers(model, encoding, hide, pairs, size)
+    for name, (key, unseen) in hidden_keys(pairs).items():
+        given = _answers(model, encoding, key, unseen, pairs, size)
         last, older = ((given == pairs.answers[:, index]).sum() for index in (0, 1))
         found, order = last_of_two.estimates(len(given), last, older, pairs.chance)
         counts = {"pairs": len(given), "last": int(last), "older": int(older)}
@@ -130,12 +120,9 @@ def measure(
 
 
 def _answers(
-    model: Any, encoding: Encoding, hide: Hide, pairs: Pairs, size: int
+    model: Any, encoding: Encoding, key: np.ndarray, unseen: np.ndarray, pairs: Pairs, size: int
 ) -> np.ndarray:  # [pairs]
-    count = len(pairs.rows)
-    key = np.full((count, pairs.rows.shape[1] - 1), -1, np.int32)
-    unseen, chosen = np.zeros(key.shape, bool), np.zeros(key.shape, np.int32)
-    hide(pairs, key, unseen)
+    count, chosen = len(pairs.rows), np.zeros(key.shape, np.int32)
     for first in range(0, count, size):
         batch = np.arange(first, first + size) % count  # one shape for all calls
         hidden = Hidden(

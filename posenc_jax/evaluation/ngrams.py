@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -116,18 +116,6 @@ def ngrams_before(
 ORDERS = (2, 3, 4, 5, 6)
 
 
-class Targets(NamedTuple):
-    """The targets of `same_token` in an evaluation of a run."""
-
-    evaluation: str
-    split: Split
-    places: np.ndarray  # [N], index of each target in the split
-    first: np.ndarray  # [N], index of the first token of its window
-    last: int
-    token_hash: str
-    part: str  # of the run's mixture
-
-
 def measure_ngrams(
     workdir: Path, evaluation: str = "", *, whole: bool = False
 ) -> list[dict[str, Any]]:
@@ -140,9 +128,9 @@ def measure_ngrams(
             "run: count the whole training text with --whole"
         )
     corpus = prepare_corpora(config.data.source, config.seed, quiet=True)
-    targets = _targets(workdir, corpus, evaluation)
-    batches, rows = _rows(batches_of(corpus, config), config, corpus, targets.part)
-    part = corpus.parts[targets.part]
+    facts, name, split, places, first = _targets(workdir, corpus, evaluation)
+    batches, rows = _rows(batches_of(corpus, config), config, corpus, name)
+    part = corpus.parts[name]
     order = max(ORDERS)
     counted = 0
 
@@ -152,17 +140,17 @@ def measure_ngrams(
             counted += len(part_read)
             yield part_read
 
-    grams = ngrams_before(targets.split.tokens, targets.places, targets.first, order)
+    grams = ngrams_before(split.tokens, places, first, order)
     nats = -np.log(probabilities(grams, counting(), part.vocab))
-    widths = targets.split.bytes_of
-    size = len(targets.places) if widths is None else int(widths[targets.places].sum())
+    widths = split.bytes_of
+    size = len(places) if widths is None else int(widths[places].sum())
     return [
         {
-            "evaluation": targets.evaluation,
+            "evaluation": facts["evaluation"],
             "order": n,
-            "last": targets.last,
-            "token_hash": targets.token_hash,
-            "tokens": len(targets.places),
+            "last": facts["last"],
+            "token_hash": facts["token_hash"],
+            "tokens": len(places),
             "nll": float(nats[n - 1].mean()),
             "bpb": float(nats[n - 1].sum() / size / np.log(2)) if part.lossless else None,
             "counted": counted,
@@ -203,8 +191,12 @@ def _rows(
     return batches.parts[number], round(rows * share)
 
 
-def _targets(workdir: Path, corpus: Corpus | Mixture, evaluation: str) -> Targets:
-    """Reconstruct the targets of an evaluation of the run's own text from its record."""
+def _targets(
+    workdir: Path, corpus: Corpus | Mixture, evaluation: str
+) -> tuple[dict[str, Any], str, Split, np.ndarray, np.ndarray]:
+    """The targets of `same_token` in an evaluation of a run, from its record: the facts of a cell,
+    the part of the run's text, its split, the index of each target in it and of the first token of
+    its window."""
     record = records.earlier_record(workdir / "eval")
     cells = [
         cell.facts
@@ -222,19 +214,11 @@ def _targets(workdir: Path, corpus: Corpus | Mixture, evaluation: str) -> Target
     split = windows.in_stretches(split, longest)
     starts = split.starts[places.document] + places.start
     text = Text(split, places.document, starts, longest)
-    last = newest["last"]
-    plan = protocols.find(protocols.HEADLINE).plan(text, text.longest, last)
+    plan = protocols.find(protocols.HEADLINE).plan(text, text.longest, newest["last"])
     if plan is None or text.token_hash(plan) != newest["token_hash"]:
         raise DataError(f"{workdir}: its text changed since it was evaluated; evaluate it again")
-    return Targets(
-        newest["evaluation"],
-        split,
-        plan.targets()[plan.scored()],
-        np.repeat(starts, last),
-        last,
-        newest["token_hash"],
-        name,
-    )
+    targets = plan.targets()[plan.scored()]
+    return newest, name, split, targets, np.repeat(starts, newest["last"])
 
 
 def _split(workdir: Path, corpus: Corpus | Mixture, facts: dict) -> tuple[str, Split]:

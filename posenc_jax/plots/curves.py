@@ -1,7 +1,6 @@
 """Pictures of losses against length, place in the window, scale and training step."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,15 +81,8 @@ def draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
         label = line.name if line.listed else "_"
         (drawn,) = axes.plot(line.x, line.y, **line.look, label=label)
         colour = drawn.get_color()
-        sparse = "markevery" in line.look
-        if any(len(each) > 1 for each in line.seeds):
-            look: dict[str, Any] = dict(linewidth=0.5)
-            if line.look.get("marker") and not sparse:
-                look = dict(marker=".", linestyle="", markersize=3, alpha=0.5)
-            for values in zip_longest(*line.seeds, fillvalue=np.nan):
-                axes.plot(line.x, list(values), color=colour, **look)
         if line.band is not None:
-            if few or sparse:
+            if few:
                 filled: dict[str, Any] = dict(color=colour, alpha=0.12, linewidth=0)
                 axes.fill_between(line.x, *line.band, **filled)
             else:

@@ -151,7 +151,7 @@ def ordered(data: ReportData) -> tuple[list[Ordered], int] | None:
         at_trained = near[(near.group == group) & (near.method == method)]
         name = figures.with_method(names[group], str(method))
         by_part = (at_trained[at_trained.part == part].accuracy for part in ("within", "hard"))
-        found = own[own.protocol == "found"].found
+        found = own[own.protocol == "found"].found.dropna()
         rows.append(Ordered(name, found, pairs.order.dropna(), pairs.held, *by_part))
     return sorted(rows, key=lambda row: (-(mean(row.order) or 0), -(mean(row.found) or 0))), longest
 

@@ -1,7 +1,6 @@
 """Diagnostics of position in one run: tables in its eval/diagnose, pictures in its plots; and
 pictures of every encoding, as initialised or as learned."""
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-import models
 from posenc_jax import display, schemes
 from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
@@ -77,7 +75,7 @@ def knock_out(selected: str, step: int | None) -> list[Path]:
     for row in rows:
         name = f"{row['extension']} at {row['length']}"
         shown.setdefault(name, {})[row["hidden"]] = row["order"]
-    hidden = list(knockout.HIDE)
+    hidden = list(dict.fromkeys(row["hidden"] for row in rows))
     body = [[name, *(decimal(own.get(one)) for one in hidden)] for name, own in shown.items()]
     caption = "order, where this is hidden: 0.5 without order"
     terminal.say(display.text(Table(caption, ["", *hidden], body)))
@@ -176,7 +174,6 @@ ROTARY = "rope"
 GATED = "fox"
 GATE_TOKENS = 80  # for which gates are drawn
 MOST_ALONG_MAP = 512  # tokens along a map of distances; with more the first few would be invisible
-TEXT = b"The quick brown fox jumps over the lazy dog. The dog sleeps, and the fox is gone"
 
 
 class Portraits:
@@ -211,12 +208,8 @@ class Portraits:
             "biases": pictures.biases(self.titled(*filter(self.has_bias, schemes.names())), far),
             "remapped": pictures.remapped(longest, max(8, round(longest / scale))),
         }
-        if overrides(self.of(GATED), "read"):
-            (title,) = self.titled(GATED)
-            figures["gates"] = pictures.gates(*self.gates(), title)
-        else:
-            folder, _ = self.runs[GATED]
-            terminal.warn(f"{folder}: gates without content have no picture")
+        if GATED in self.runs and overrides(self.of(GATED), "read"):
+            figures["gates"] = pictures.gates(*self.gates(), *self.titled(GATED))
         return [style.save(figure, out / f"{name}.png") for name, figure in figures.items()]
 
     def of(self, name: str) -> Encoding:
@@ -224,7 +217,8 @@ class Portraits:
         if name not in self.runs:
             return schemes.build(name, self.dims, key=jax.random.key(0))
         first = self.runs[name][1].plain.layer(0)
-        return diagnostics.rotary(first) or first
+        rope = diagnostics.rotary(first) if name == ROTARY else None  # without its sink
+        return first if rope is None else rope
 
     def has_bias(self, name: str) -> bool:
         return diagnostics.bias_by_distance(self.of(name), 2) is not None
@@ -242,20 +236,8 @@ class Portraits:
 
     def gates(self) -> tuple[np.ndarray, list[str]]:
         """Forget gates over a text, and its tokens as text."""
-        if GATED not in self.runs:
-            return _untrained_gates(self.dims)
         _, subject = self.runs[GATED]
         row = rows_of(subject, 1, subject.trained)[0, :GATE_TOKENS]
         decode = subject.tokenizer.decode
         letters = [repr(decode([token]))[1:-1] for token in row]
         return diagnostics.gates(subject.parts.model, subject.parts.encoding, row), letters
-
-
-def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:
-    """Gates of an untrained two-layer model over bytes of TEXT, and these bytes."""
-    key = jax.random.key(0)
-    config = models.Config(layers=2, width=dims.width, heads=dims.heads)
-    encoding = schemes.build(GATED, dataclasses.replace(dims, layers=2), key=key)
-    row = np.frombuffer(TEXT[:GATE_TOKENS], np.uint8).astype("int32")
-    gates = diagnostics.gates(models.make(config, key), encoding, row)
-    return gates, [chr(token) for token in row]

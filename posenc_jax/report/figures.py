@@ -46,7 +46,7 @@ def line(
         lows, highs = (ends[end].tolist() for end in ends)
         band = (lows, highs) if np.isfinite([lows, highs]).all() else None
     means = [float(np.mean(values)) for values in seeds.values()]
-    return Line(name, list(seeds), means, look, band, list(seeds.values()))
+    return Line(name, list(seeds), means, look, band)
 
 
 def by_length(points: Frame, value: str) -> list[Line]:

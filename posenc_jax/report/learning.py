@@ -68,7 +68,7 @@ def learning_curves(data: ReportData, name: str) -> list[Line]:
         look = style.SPARSE | style.look_of_encoding(encodings[group]) | {"linewidth": 1.2}
         rows = table[table.group == group]
         result.append(figures.line(group, rows, look, name, "step"))
-    result = curves.apart([item._replace(seeds=(), band=None) for item in result if item.x])
+    result = curves.apart([item._replace(band=None) for item in result if item.x])
     return sorted(result, key=lambda item: item.y[-1])
 
 

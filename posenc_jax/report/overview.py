@@ -138,7 +138,7 @@ def _panel(
             parts = [part._replace(scale=None) for part in parts]
         name = names[group]
         words = figures.with_method(name, composition.text(parts))
-        lines[name, method] = _line(words, rows, looks[name, method])
+        lines[name, method] = figures.line(words, rows, looks[name, method], "score")
     sign = -1 if is_retrieval else 1
     grams = figures.ngram_lines(data, points)[:1] if protocol == protocols.HEADLINE else []
     best = sorted(
@@ -160,15 +160,11 @@ def _panel(
     )
 
 
-def _line(name: str, rows: Frame, look: style.Look) -> Line:
-    return figures.line(name, rows, look, "score")._replace(seeds=())
-
-
 def _baselines(points: Frame, oracles: Frame, sign: int) -> list[Line]:
     """The best window of L, a reader without order, and the best run trained at the longest."""
     look = style.WINDOW | {"color": "0.5"}
     windows = points[points.method == "window"]
-    lines = [_line(WINDOW, rows, look) for _, rows in windows.groupby("group")]
+    lines = [figures.line(WINDOW, rows, look, "score") for _, rows in windows.groupby("group")]
     found = [min(lines, key=lambda line: sign * line.y[-1])] if lines else []
     orderless = (points.orderless / points.ceiling).groupby(points.length).mean().dropna()
     if len(orderless):
@@ -177,7 +173,7 @@ def _baselines(points: Frame, oracles: Frame, sign: int) -> list[Line]:
     longer = oracles[(oracles.method == "none") & ~oracles.group.isin(points.group)]
     look = {"color": "0.5", "linestyle": ":"}
     lines = [
-        _line(f"trained at {rows.trained.iloc[0]:,}", rows, look)
+        figures.line(f"trained at {rows.trained.iloc[0]:,}", rows, look, "score")
         for _, rows in longer.groupby("group")
     ]
     found += [min(lines, key=lambda line: sign * line.y[-1])] if lines else []

@@ -5,7 +5,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,8 @@ from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.config.schema import Training
 from posenc_jax.evaluation import ngrams, protocols, records
-from posenc_jax.evaluation.cells import exists, label, read_record, targets_of
+from posenc_jax.evaluation.cells import exists, read_record, targets_of
+from posenc_jax.evaluation.columns import COLUMNS
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.table import counts
 from posenc_jax.runs.metrics import read_metrics
@@ -30,11 +30,7 @@ from posenc_jax.sweeping import rates
 
 Frame = Any  # a pandas.DataFrame; its types are too loose to check
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
-OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
-VALUES = ["bpb", "ppl", "nll", "nll_se", "tokens", "documents", "windows"]
-VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"]
-VALUES += ["found", "order", "held", "accuracy_low", "accuracy_high", "bpb_low", "bpb_high"]
-VALUES += ["gain_bpb", "gain_bpb_low", "gain_bpb_high"]
+ENDS = [f"{name}_{end}" for name in ("bpb", "gain_bpb") for end in ("low", "high")]
 Value = TypeVar("Value")
 Curve = Sequence[tuple[int, float]]  # a value by step
 
@@ -153,13 +149,11 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
     runs = comparable(grouped(runs), notes)
     notes += [*_diverged(runs), *_left_out(runs)]
     means = [run for run in runs if run.in_means]
-    columns = [*OF_RUN, *OF_CELL, "length"]
+    columns = dict.fromkeys([*OF_RUN, *COLUMNS, *ENDS, "counts"])
     return ReportData(
         runs,
-        pd.DataFrame(
-            [row for run in means for row in _points(run)], columns=[*columns, *VALUES, "counts"]
-        ),
-        _yardsticks(runs),
+        pd.DataFrame([row for run in means for row in _points(run)], columns=list(columns)),
+        _yardsticks(runs, notes),
         choices,
         notes,
     )
@@ -392,8 +386,8 @@ def _points(run: Run) -> list[dict]:
     """Rows of a run, one per cell, by length."""
     rows = [row for row in records.rows(run.cells) if not protocols.find(row["protocol"]).by_place]
     return [
-        _names(run, row)
-        | {name: row[name] for name in ("length", *VALUES) if name in row}
+        row
+        | {name: getattr(run, name) for name in OF_RUN}
         | {f"bpb_{end}": _in_bits(row, f"nll_{end}") for end in ("low", "high")}
         | {f"gain_bpb_{end}": row[f"gain_{end}"] for end in ("low", "high")}
         | {"counts": counts(row)}
@@ -406,18 +400,15 @@ def _in_bits(row: Mapping[str, Any], value: str) -> float | None:
     return row[value] * row["bpb"] / row["nll"] if known else None
 
 
-def _names(run: Run, facts: dict) -> dict[str, Any]:
-    of_run = {name: getattr(run, name) for name in OF_RUN}
-    of_cell = {name: facts[name] for name in OF_CELL if name in facts}
-    return of_run | of_cell | {"method": label(facts)}
-
-
-def _yardsticks(runs: Iterable[Run]) -> Frame:
+def _yardsticks(runs: Iterable[Run], notes: list[str]) -> Frame:
     """N-grams of all runs, without repeats for the same targets and the same training text."""
     rows = []
     for run in runs:
-        with suppress(Stop):
+        try:
             of_run = ngrams.read_yardsticks(run.folder / "eval")
+        except Stop as error:
+            notes.append(f"{run.name}: {error}")
+        else:
             rows += [row | {"read": run.read} for row in of_run]
     frame = pd.DataFrame(rows, columns=[*ngrams.YARDSTICK_COLUMNS, "read"])
     return frame.drop_duplicates(["token_hash", "order", "read", "counted"])

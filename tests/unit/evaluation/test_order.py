@@ -216,10 +216,7 @@ def test_pairs_are_those_of_last_of_two_and_the_control_is_filler(text):
         np.testing.assert_array_equal(48 + tokens % 6, pairs.answers[:, index])
     assert np.all((pairs.older < pairs.last) & (pairs.last < pairs.question - L))
     np.testing.assert_array_equal(pairs.rows[pairs.row, pairs.question + 1], pairs.answers[:, 0])
-    for name, hide in knockout.HIDE.items():
-        key = np.full((len(pairs.rows), WHOLE), -1, np.int32)
-        unseen = np.zeros(key.shape, bool)
-        hide(pairs, key, unseen)
+    for name, (key, unseen) in knockout.hidden_keys(pairs).items():
         assert unseen.any() == (name == "every filler")
         row, query = np.nonzero(key >= 0)
         assert set(zip(row, query, strict=True)) <= set(zip(pairs.row, pairs.last, strict=True))
