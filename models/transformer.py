@@ -214,10 +214,10 @@ class Transformer(nnx.Module):
             )
             layers.append(held)
         x = normed(self.norm, x)
-        read = cache.length + counts
         if not cache.empty:  # under jit, where `check_room` does not know the length
-            x = jnp.where(jnp.reshape(read > cache.size, (-1, 1, 1)), jnp.nan, x)
-        return x, cache.replace(layers=tuple(layers), length=read, empty=False)
+            full = cache.length + length > cache.size
+            x = jnp.where(jnp.reshape(full, (-1, 1, 1)), jnp.nan, x)
+        return x, cache.replace(layers=tuple(layers), length=cache.length + counts, empty=False)
 
     def unstacked(self) -> "Transformer":
         """The same model with arrays of each layer apart: a step copies no weights, which takes a

@@ -1,7 +1,6 @@
 """Train and evaluate a run: what programs and notebooks call."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from posenc_jax.checks import known
 from posenc_jax.config import Evaluation, Training, load, schema
 from posenc_jax.registry import ROOT
 from posenc_jax.runtime import backend
-from posenc_jax.runtime.errors import DONE, DataError, missing
+from posenc_jax.runtime.errors import DONE, DataError
 
 if TYPE_CHECKING:
     import pandas
@@ -34,11 +33,10 @@ def train(config: ConfigDict | Training, workdir: str | Path) -> int:
     """Train or resume the run in a workdir and return the exit code of train.py."""
     backend.configure()
     recipe = schema.as_fields(config) if isinstance(config, Training) else config
-    with _explained():
-        from posenc_jax.runs.workdir import Workdir
-        from posenc_jax.training import loop
+    from posenc_jax.runs.workdir import Workdir
+    from posenc_jax.training import loop
 
-        return loop.train(load(recipe, Workdir(workdir).config()), Path(workdir))
+    return loop.train(load(recipe, Workdir(workdir).config()), Path(workdir))
 
 
 def evaluate(
@@ -47,11 +45,10 @@ def evaluate(
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     backend.configure()
     recipe = _with(schema.evaluation(), fields)
-    with _explained():
-        from posenc_jax.evaluation import planning
+    from posenc_jax.evaluation import planning
 
-        evaluated, _ = _measure(planning.load(recipe), Path(workdir), [step])
-        return [*evaluated.rows, *evaluated.left_out]
+    evaluated, _ = _measure(planning.load(recipe), Path(workdir), [step])
+    return [*evaluated.rows, *evaluated.left_out]
 
 
 def curves(
@@ -59,26 +56,25 @@ def curves(
 ) -> "pandas.DataFrame":
     """Rows of one evaluation of the newest checkpoints of runs, given by their folders or that of
     their sweep; missing numbers are nan, missing names empty."""
-    with _explained():
-        import pandas
+    import pandas
 
-        from posenc_jax.evaluation import compare, records
-        from posenc_jax.report.runs import runs_in
+    from posenc_jax.evaluation import compare, records
+    from posenc_jax.report.runs import runs_in
 
-        folders = [runs] if isinstance(runs, str | Path) else runs
-        named = [str(folder) for folder in runs_in(map(Path, folders))]
-        cells = compare.by_name(compare.readable(named, evaluation or ""))
-        shown = {cell.facts["evaluation"] for cell in cells}
-        if len(shown) > 1:
-            raise DataError(
-                f"the newest evaluations of these runs are {', '.join(sorted(shown))}: name one"
-            )
-        frame = pandas.DataFrame(records.rows(cells), columns=list(records.COLUMNS))
-        words = [name for name in frame if name in records.NAMES]
-        numbers = frame.columns.difference(words)
-        frame[words] = frame[words].fillna("").astype(str)
-        frame[numbers] = frame[numbers].apply(pandas.to_numeric)
-        return frame
+    folders = [runs] if isinstance(runs, str | Path) else runs
+    named = [str(folder) for folder in runs_in(map(Path, folders))]
+    cells = compare.by_name(compare.readable(named, evaluation or ""))
+    shown = {cell.facts["evaluation"] for cell in cells}
+    if len(shown) > 1:
+        raise DataError(
+            f"the newest evaluations of these runs are {', '.join(sorted(shown))}: name one"
+        )
+    frame = pandas.DataFrame(records.rows(cells), columns=list(records.COLUMNS))
+    words = [name for name in frame if name in records.NAMES]
+    numbers = frame.columns.difference(words)
+    frame[words] = frame[words].fillna("").astype(str)
+    frame[numbers] = frame[numbers].apply(pandas.to_numeric)
+    return frame
 
 
 def evaluate_run(
@@ -162,12 +158,3 @@ def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:
             else:
                 place[field] = value.item() if isinstance(value, np.generic) else value
     return config
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Explain which package of the laboratory is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ImportError(missing(error) or str(error)) from error

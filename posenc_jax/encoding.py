@@ -319,10 +319,6 @@ class DistanceBias(Encoding):
     def curve(self, distance: jax.Array) -> jax.Array:  # [N] -> [H, N]
         raise NotImplementedError
 
-    def straight(self) -> jax.Array | None:  # [H]
-        """Return m if the curve is -m * distance, which needs no bias in kernels; else None."""
-        return None
-
     def bias(self, q, k):
         q_positions, k_positions = position_of(q), position_of(k)
         check_far("positions", (q_positions, k_positions))
@@ -330,6 +326,16 @@ class DistanceBias(Encoding):
         distance = jnp.maximum(q_positions[..., :, None] - k_positions[..., None, :], 0)
         curve = self.curve(distance.reshape(-1))  # [H, N]
         return jnp.moveaxis(curve.reshape(-1, *distance.shape), 0, -3)
+
+
+class SlopeBias(DistanceBias):
+    """A bias of -m * distance, which kernels need not be given."""
+
+    def slope(self) -> jax.Array:  # [H], m
+        raise NotImplementedError
+
+    def curve(self, distance):
+        return -self.slope()[:, None] * distance.astype(jnp.float32)[None, :]
 
 
 def two_sum(left: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:

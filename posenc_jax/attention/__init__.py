@@ -10,7 +10,7 @@ import numpy as np
 from posenc_jax.attention import ring, target
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import MATERIALISED, Unfit
-from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
+from posenc_jax.attention.plain import check_fits, plain, query_scale, ready, rotate, turn
 from posenc_jax.attention.regions import by_regions, merge, phase_between, with_sink
 from posenc_jax.attention.several import kernel, kernel_if_fit
 from posenc_jax.attention.sharpest import sharpest
@@ -35,6 +35,7 @@ __all__ = [
     "plain",
     "rotate",
     "turn",
+    "query_scale",
 ]
 
 DTYPES = (jnp.float32, jnp.bfloat16, jnp.float64)
@@ -63,7 +64,7 @@ def attention(
         if k_tokens.axis is not None:
             ring.check(encoding)
     if own:
-        q, k, v = _ready(q, k, v, encoding, q_tokens, k_tokens, phase)
+        q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
         own = bearer(encoding, "attend")
         own = own.replace(window=encoding.narrowed(), topk=topk)
         return own.attend(q, k, v, q_tokens, k_tokens)
@@ -102,15 +103,8 @@ def attention_after(
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, T, K] of the values, and the state
     """Compute attention to these tokens and to those of a state; see `Encoding.recur`."""
     phase = encoding.phase(tokens.position)
-    q, k, v = _ready(q, k, v, encoding, tokens, tokens, phase)
+    q, k, v = ready(q, k, v, encoding, tokens, tokens, phase)
     return bearer(encoding, "recur").recur(q, k, v, before, counts)
-
-
-def _ready(q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, phase: Phase | None):
-    """Scale and rotate what an encoding attends to itself."""
-    scale = query_scale(encoding, q_tokens, k_tokens, q.shape[2], k.shape[2])
-    q = q if scale is None else (q * scale).astype(q.dtype)
-    return turn(q, k, v, encoding, phase)
 
 
 def _without_kernel(encoding: Encoding, queries: int, keys: int) -> str:

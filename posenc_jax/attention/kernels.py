@@ -13,15 +13,8 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from posenc_jax.attention import target
-from posenc_jax.attention.plain import (
-    check_fits,
-    curve_of,
-    documents_of,
-    query_scale,
-    spread,
-    turn,
-)
-from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens
+from posenc_jax.attention.plain import bias_of, check_fits, documents_of, ready
+from posenc_jax.encoding import DistanceBias, Encoding, Phase, SlopeBias, Tokens
 from posenc_jax.layers import bearer, chunk_of, overrides
 from posenc_jax.runtime.devices import DATA
 
@@ -56,8 +49,8 @@ def cudnn(
     if biased and window is not None:
         raise Unfit("a window together with a bias")
     bias = None
-    q, k, v = turn(q, k, v, encoding, phase)
-    q, size = scaled(q, encoding, q_tokens, k_tokens), q.shape[3]
+    q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
+    size = q.shape[3]
     slopes = _slopes(encoding) if k_tokens.contiguous else None
     if slopes is not None:
         q, k = _with_slopes(q, k, slopes * size**0.5)
@@ -66,13 +59,8 @@ def cudnn(
             raise Unfit(
                 f"a bias of more than {MATERIALISED} keys, or one that differs between rows"
             )
-        curve = curve_of(encoding, q_tokens, k_tokens)
-        if curve is not None:
-            bias = spread(curve(jnp.arange(length)), length)[None]
-        else:
-            full_bias: Any = encoding.bias(q_tokens, k_tokens)
-            bias = full_bias[None]
-        bias = bias.astype(q.dtype)  # cuDNN returns NaN for a float32 bias
+        full: Any = bias_of(encoding, q_tokens, k_tokens, length, length)
+        bias = full[None].astype(q.dtype)  # cuDNN returns NaN for a float32 bias
     return call_cudnn(q, k, v, bias, size=size, is_causal=True, window=window)
 
 
@@ -133,8 +121,7 @@ def splash(
     slopes = _slopes(encoding) if k_tokens.contiguous else None
     if overrides(encoding, "bias") and slopes is None:
         raise Unfit("splash attention takes no bias")
-    q, k, v = turn(q, k, v, encoding, phase)
-    q = scaled(q, encoding, q_tokens, k_tokens)
+    q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
     q = divided(q)
     if slopes is not None:
         q, k = _with_slopes(q, k, slopes)
@@ -230,23 +217,12 @@ def _check_hooks(encoding: Encoding) -> None:
         raise Unfit("chunks that do not see each other")
 
 
-def scaled(q, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
-    length = q.shape[2]
-    scale = query_scale(encoding, q_tokens, k_tokens, length, length)
-    return q if scale is None else (q * scale).astype(q.dtype)
-
-
 def _slopes(encoding: Encoding) -> jax.Array | None:
-    """Return the slopes, unless a subclass overrides the bias but inherits `straight`."""
-    encoding = bearer(encoding, "bias")
-    if not isinstance(encoding, DistanceBias):
+    """The slopes of a bias by distance, unless a subclass changes its curve or its bias."""
+    inner = bearer(encoding, "bias")
+    if not isinstance(inner, SlopeBias) or type(inner).curve is not SlopeBias.curve:
         return None
-    of_bias, of_curve, of_straight = (
-        next(base for base in type(encoding).__mro__ if name in vars(base))
-        for name in ("bias", "curve", "straight")
-    )
-    current = issubclass(of_straight, of_curve) and issubclass(of_straight, of_bias)
-    return encoding.straight() if current else None
+    return inner.slope() if type(inner).bias is DistanceBias.bias else None
 
 
 def _with_slopes(q, k, slopes: jax.Array):  # [H]

@@ -137,6 +137,13 @@ def query_scale(
     return by_head[..., None]
 
 
+def ready(q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, phase: Phase | None):
+    """Rotate queries and keys, and scale the queries."""
+    q, k, v = turn(q, k, v, encoding, phase)
+    scale = query_scale(encoding, q_tokens, k_tokens, q.shape[2], k.shape[2])
+    return (q if scale is None else (q * scale).astype(q.dtype)), k, v
+
+
 def turn(q, k, v, encoding: Encoding, phase: Phase | None):
     """Rotate queries and keys by their phase; repeat keys and values if heads differ in it."""
     if phase is None:

@@ -21,10 +21,9 @@ from posenc_jax.attention.kernels import (
     check_splash,
     cudnn,
     divided,
-    scaled,
     splash,
 )
-from posenc_jax.attention.plain import bias_of, plain, turn, visible
+from posenc_jax.attention.plain import bias_of, plain, ready, visible
 from posenc_jax.attention.regions import NONE, by_regions, with_sink
 from posenc_jax.encoding import Encoding, Phase, Region, Tokens
 from posenc_jax.layers import chunk_of, overrides
@@ -137,8 +136,8 @@ def in_region(
     nearest, length = region.nearest, q.shape[2]
     if nearest >= length:
         return _nothing(q, v)
-    q, k, v = turn(q, k, v, encoding, phase)
-    q = scaled(q, encoding, q_tokens, k_tokens)[:, :, nearest:]
+    q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
+    q = q[:, :, nearest:]
     k, v = (x[:, :, : length - nearest] for x in (k, v))
     window = None if region.window is None else region.window - nearest
     if target.platform() == "gpu":
@@ -183,8 +182,7 @@ def _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
     count = -(-length // chunk)
     if least >= count:
         return _nothing(q, v)
-    q, k, v = turn(q, k, v, encoding, phase)
-    q = scaled(q, encoding, q_tokens, k_tokens)
+    q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
     fill = [(0, 0), (0, 0), (0, count * chunk - length), (0, 0)]
     q, k, v = (jnp.pad(x, fill) for x in (q, k, v))
     options = dict(size=q.shape[3], return_residual=True, is_causal=least == 0)
@@ -217,8 +215,7 @@ def by_pieces(
 ) -> tuple[jax.Array, jax.Array]:
     """Attention of a piece of the queries at a time, with the mask in the bias."""
     heads, length = q.shape[1:3]
-    q, k, v = turn(q, k, v, encoding, phase)
-    q = scaled(q, encoding, q_tokens, k_tokens)
+    q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
     of_rows = overrides(encoding, "read") or k_tokens.document is not None
     rows = len(q) if of_rows or k_tokens.position.ndim > 1 else 1
     most = min(PIECE // (rows * heads * length), length // PIECES)

@@ -83,6 +83,9 @@ def save(
     write_atomically(folder / "config.json", json.dumps(theirs, indent=2))
 
 
+PASSING = ("window", "chunk", "temperature", "stretch", "topk")
+
+
 def _without_form(config: Any, encoding: Encoding) -> list[str]:
     wanted = NEUTRAL | dict(LLAMA_FAMILY.options)
     problems = [
@@ -92,9 +95,9 @@ def _without_form(config: Any, encoding: Encoding) -> list[str]:
     ]
     if type(encoding) is not RoPE:
         return [*problems, f"encoding {encoding.name!r}, only 'rope' with fixed numbers"]
-    unlike = [encoding.window, encoding.chunk, encoding.temperature, encoding.stretch]
+    unlike = [getattr(encoding, name) for name in PASSING]
     if encoding.logn or encoding.layers or any(one is not None for one in unlike):
-        problems.append("windows, temperatures, logn and numbers per layer")
+        problems.append("windows, temperatures, logn, top-k and numbers per layer")
     shape = encoding.inv_freq.shape
     whole = shape == (config.head_size // 2,) and encoding.gain.ndim == 0
     if not whole or encoding.layout != "half" or encoding.alpha is not None:

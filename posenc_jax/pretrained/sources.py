@@ -169,7 +169,7 @@ def read_gguf(path: Path) -> Source:
     import gguf
 
     with reading(path):
-        reader = _reader(gguf, path)
+        reader = gguf.GGUFReader(path)
         facts = {name: _shortest(field.contents()) for name, field in reader.fields.items()}
         tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
     kind = facts.get(ARCHITECTURE)
@@ -198,17 +198,6 @@ def read_gguf(path: Path) -> Source:
             numbers[tensor.tensor_type.name] += int(tensor.n_elements)
     quantised = tuple(kind for kind, _ in numbers.most_common())
     return Source(config, arrays, encoder, prefix, digest_of([path]), quantised)
-
-
-def _reader(gguf: Any, path: Path) -> Any:
-    class Whole(gguf.GGUFReader):  # which reads on behind the end of a file
-        def _get(self, offset, dtype, count=1, **options):
-            found = super()._get(offset, dtype, count, **options)
-            if len(found) < count:
-                raise ValueError("the file ends too early")
-            return found
-
-    return Whole(path)
 
 
 # Keys of config.json, and what stands for those that a file may lack.

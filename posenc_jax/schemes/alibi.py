@@ -3,22 +3,18 @@
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax.checks import positive, whole_number
-from posenc_jax.encoding import Dims, DistanceBias, fixed
+from posenc_jax.encoding import Dims, SlopeBias, fixed
 
 
-class ALiBi(DistanceBias):
+class ALiBi(SlopeBias):
     """Press et al. 2021, arXiv:2108.12409: -slope * distance."""
 
     slopes: jax.Array  # [H]
 
-    def curve(self, distance):
-        return -self.slopes[:, None] * distance.astype(jnp.float32)[None, :]
-
-    def straight(self):
+    def slope(self):
         return self.slopes
 
 

@@ -11,9 +11,9 @@ from posenc_jax import schemes
 from posenc_jax.checks import choice, finite, positive
 from posenc_jax.encoding import (
     Dims,
-    DistanceBias,
     Encoding,
     KeySum,
+    SlopeBias,
     Tokens,
     check_far,
     fixed,
@@ -54,27 +54,21 @@ class FoX(KeySum, Wrapper):
         return tokens.features["sum"], tokens.features["rest"]
 
 
-class BiasOnly(DistanceBias, Wrapper):
+class BiasOnly(SlopeBias, Wrapper):
     """Lin et al. 2025, arXiv:2503.02130, without content: trained slopes -log sigmoid(b)."""
 
     shift: jax.Array = trained()  # [H], b
 
-    def curve(self, distance):
-        return -self.straight()[:, None] * distance.astype(jnp.float32)[None, :]
-
-    def straight(self):
+    def slope(self):
         return -jax.nn.log_sigmoid(self.shift)
 
 
-class Fixed(DistanceBias, Wrapper):
+class Fixed(SlopeBias, Wrapper):
     """Lin et al. 2025, arXiv:2503.02130, untrained: fixed slopes 1 / T."""
 
     time: jax.Array  # [H], T: tokens until a weight fades to 1 / e
 
-    def curve(self, distance):
-        return -distance.astype(jnp.float32)[None, :] / self.time[:, None]
-
-    def straight(self):
+    def slope(self):
         return 1 / self.time
 
 

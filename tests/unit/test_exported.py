@@ -92,6 +92,7 @@ def test_what_has_no_form_is_refused_with_the_reason(make_model, tmp_path):
         (make_model(**LLAMA, qk_norm=True), rope, "model.qk_norm = True"),
         (make_model(**LLAMA), posenc_jax.build("alibi", DIMS), "encoding 'alibi', only 'rope'"),
         (make_model(**LLAMA), posenc_jax.extend("logn", rope, 1.0), "logn"),
+        (make_model(**LLAMA), posenc_jax.extend("topk", rope, 1.0, k=8), "top-k"),
         (make_model(**LLAMA), posenc_jax.extend(BY_QUERY, rope, 4.0), "temperatures"),
         (make_model(**LLAMA), posenc_jax.extend("rerope", rope, 1.0), "only 'rope'"),
         (make_model(**LLAMA), posenc_jax.build("rope", DIMS, keep=0.5), "pairs that do not turn"),

@@ -106,6 +106,10 @@ def test_a_compiled_step_beyond_the_cache_gives_nan(make_model, make_tokens):
         logits = step(cache.replace(length=jnp.asarray(lengths)))
         np.testing.assert_array_equal(np.isnan(logits).all(axis=(1, 2)), full)
         np.testing.assert_array_equal(np.isnan(logits).any(axis=(1, 2)), full)
+    padded = jax.jit(lambda cache: model.step(make_tokens(3), ROPE, cache, jnp.array(1))[0])
+    cache = models.init_cache(model.config, ROPE, 1, 8).replace(empty=False)
+    for length, full in ((5, False), (6, True)):  # padding has places too
+        assert np.isnan(padded(cache.replace(length=jnp.asarray(length)))).all() == full
 
 
 def test_what_has_no_cache_is_refused(make_model, make_tokens):

@@ -78,7 +78,7 @@ def test_fixed_gates_decay_to_1_over_e_after_their_time(shortest, longest):
     np.testing.assert_allclose(slope, 1 / times)
     expected = -slope[:, None] * np.arange(40)
     np.testing.assert_allclose(encoding.curve(jnp.arange(40)), expected, rtol=1e-6)
-    np.testing.assert_allclose(encoding.straight(), 1 / times, rtol=1e-6)
+    np.testing.assert_allclose(encoding.slope(), 1 / times, rtol=1e-6)
     assert not any(jax.tree.leaves(posenc_jax.trained_mask(encoding)))
 
 
