@@ -19,7 +19,7 @@ ROWS = STUDY / "field/rows/topk.csv"
 def fields(config: dict) -> dict:
     encoding = config["encoding"]
     methods = ["none", *(f"topk:k={k}" for k in KS)]
-    if encoding["name"] in ("rope", "pope") or encoding.get("global_rope"):
+    if encoding["name"] == "rope" and not encoding.get("imaginary"):
         methods += ["yarn:8", *(f"yarn:8+topk:k={k}" for k in KS)]
     return {
         "protocols": "found,last_of_two",
