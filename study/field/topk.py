@@ -16,8 +16,10 @@ VALUES = ["accuracy", "found", "order", "held"]
 ROWS = STUDY / "field/rows/topk.csv"
 
 
-def fields(config: dict) -> dict:
+def fields(config: dict) -> dict | None:
     encoding = config["encoding"]
+    if encoding["name"] == "retention":  # without a softmax
+        return None
     methods = ["none", *(f"topk:k={k}" for k in KS)]
     if encoding["name"] == "rope" and not encoding.get("imaginary"):
         methods += ["yarn:8", *(f"yarn:8+topk:k={k}" for k in KS)]
