@@ -7,7 +7,7 @@ from study.cells import STUDY, markdown, seeds
 from study.order import tables as order
 
 TEXT = ("text/rows/sweep", "content/rows/text")
-STEPS = "speed/intel-r-xeon-r-processor-6-167.csv"  # two cores
+STEPS = "speed/amd-epyc-zen-5.csv"  # two cores
 ORDER_AFTER = 9_600  # steps
 METHODS = {  # encoding, extension on text, scheme of the step; the name is that of the order page
     "NoPE": ("nope", "none", "nope"),

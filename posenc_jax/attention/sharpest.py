@@ -6,12 +6,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.attention.plain import logits_of, places_of, softmax, turn
+from posenc_jax.attention import target
+from posenc_jax.attention.plain import logits_of, order_of, places_of, softmax, turn
 from posenc_jax.attention.regions import phase_between, with_phases
 from posenc_jax.encoding import Encoding, Phase, Tokens
 from posenc_jax.layers import overrides, topk_of
 
-SCORES = 2**22  # held at once, 16 MiB in float32
+SCORES = 2**20  # held at once on a CPU, in its cache: 4 MiB in float32
+ON_DEVICE = 2**26  # the same on a GPU or a TPU
+PIECES = 4  # of the queries; each compiles a program of its own
 
 
 def sharpest(
@@ -48,25 +51,42 @@ def by_queries(
     compute: Callable, q: jax.Array, k: jax.Array, v: jax.Array, q_tokens: Tokens, k_tokens: Tokens
 ) -> Any:
     """Run `compute`, which returns a pytree of [B, H, Q, ...], for some queries at a time, whose
-    tokens have an order."""
+    tokens have an order. In a row each of PIECES of the queries is given no keys after its own."""
     queries, keys = q.shape[2], k.shape[2]
+    of_row = order_of(q_tokens, k_tokens) is None
     q_order, k_order = places_of(q_tokens, k_tokens, queries, keys)
     q_tokens, k_tokens = (
         jax.tree.map(jnp.atleast_2d, tokens.replace(order=order, contiguous=False))
         for tokens, order in ((q_tokens, q_order), (k_tokens, k_order))
     )
-    size = max(1, SCORES // (q.shape[0] * q.shape[1] * keys))
+    scores = SCORES if target.platform() == "cpu" else ON_DEVICE
+    size = max(1, scores // (q.shape[0] * q.shape[1] * keys))
     if queries <= size:
         return compute(q, k, v, q_tokens, k_tokens)
-    rows = blocks(q, 2, size), jax.tree.map(lambda leaf: blocks(leaf, 1, size), q_tokens)
-    of_rows = jax.checkpoint(lambda q, tokens: compute(q, k, v, tokens, k_tokens))
-    outs = jax.lax.map(lambda row: of_rows(*row), rows)
 
-    def joined(out):  # [n, B, H, c, ...] -> [B, H, Q, ...]
-        out = jnp.moveaxis(out, 0, 2)
-        return out.reshape(*out.shape[:2], -1, *out.shape[4:])[:, :, :queries]
+    each = -(-queries // PIECES) if of_row else queries
 
-    return jax.tree.map(joined, outs)
+    def of_piece(first: int, end: int):
+        seen = keys - queries + end if of_row else keys
+        own, known = part(q_tokens, first, end), part(k_tokens, 0, seen)
+        given = k[:, :, :seen], v[:, :, :seen]
+        of_rows = jax.checkpoint(lambda q, tokens: compute(q, *given, tokens, known))
+        q_blocks = blocks(q[:, :, first:end], 2, min(size, each))
+        rows = q_blocks, jax.tree.map(lambda x: blocks(x, 1, min(size, each)), own)
+        return jax.lax.map(lambda row: of_rows(*row), rows)
+
+    def joined(*outs):  # [n, B, H, c, ...] each -> [B, H, Q, ...]
+        outs = (jnp.moveaxis(out, 0, 2) for out in outs)
+        outs = (out.reshape(*out.shape[:2], -1, *out.shape[4:])[:, :, :each] for out in outs)
+        return jnp.concatenate(list(outs), axis=2)[:, :, :queries]
+
+    outs = [of_piece(i, min(i + each, queries)) for i in range(0, queries, each)]
+    return jax.tree.map(joined, *outs)
+
+
+def part(tokens: Tokens, first: int, end: int) -> Tokens:
+    """Some tokens of a row; every leaf is [B or 1, T, ...]."""
+    return jax.tree.map(lambda leaf: leaf[:, first:end], tokens)
 
 
 def blocks(x: jax.Array, axis: int, size: int, fill: int = 0) -> jax.Array:
