@@ -13,7 +13,7 @@ from posenc_jax.encoding import Encoding, Phase, Tokens
 from posenc_jax.layers import overrides, topk_of
 
 SCORES = 2**20  # held at once on a CPU, in its cache: 4 MiB in float32
-ON_DEVICE = 2**26  # the same on a GPU or a TPU
+ON_DEVICE = 2**24  # the same on a GPU or a TPU
 PIECES = 4  # of the queries; each compiles a program of its own
 
 
