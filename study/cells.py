@@ -29,7 +29,7 @@ def half(values: np.ndarray) -> float:
 def short(values: np.ndarray, sign: str = "") -> str:
     """Mean and half of a 95% t interval over seeds, in two decimals where that is above 0.005."""
     if len(values) < 2:
-        return f"{values.mean():{sign}.2f}" if len(values) else "-"
+        return f"{round(values.mean(), 2) + 0.0:{sign}.2f}" if len(values) else "-"
     digits = 2 if half(values) > 0.005 else 3
     mean = round(values.mean(), digits) + 0.0  # no minus before zero
     return f"{mean:{sign}.{digits}f} ±{half(values):.{digits}f}"

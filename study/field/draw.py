@@ -1,16 +1,20 @@
 """Draw field.png, found and order beyond L against training steps, of the encodings of 2026 beside
-RoPE and NoPE: python -m study.field.draw"""
+RoPE and NoPE, and topk.png, both against the keys that a query attends to: python -m
+study.field.draw"""
 
 from pathlib import Path
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posenc_jax.plots import style
-from study.field.tables import grid
+from study.cells import seeds
+from study.field.tables import KEYS, grid, sharpened
 from study.order.draw import by_steps
-from study.order.tables import measured, orders
+from study.order.tables import BUDGETS, measured, orders
 
-PICTURE = Path(__file__).parent / "field.png"
+HERE = Path(__file__).parent
 LINES = {
     "NoPE": "#777777",
     "RoPE": "#000000",
@@ -41,8 +45,61 @@ def main() -> None:
     by_steps(right, orders(grid()), "order", EXTENDED)
     right.set(ylim=(0.5, 1.02), ylabel="order beyond L at 512 tokens; 0.5: guesses")
     right.set_title("Extended alike, PoPE and RoPE++ order as RoPE")
-    style.save(figure, PICTURE)
+    style.save(figure, HERE / "field.png")
+
+
+SHARPENED = {
+    "NoPE": "#777777",
+    "RoPE": "#000000",
+    "RoPE with YaRN": "#009E73",
+    "PoPE": "#D55E00",
+    "RoPE++": "#56B4E9",
+    "decay and NoPE": "#0072B2",
+    "FIRE": "#882255",
+    "forget gates": "#661100",
+    "CoPE": "#AA8800",
+    "T5 bias": "#CC79A7",
+    "ALiBi": "#E69F00",
+}
+
+
+@style.styled()
+def with_fewer_keys() -> None:
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _by_keys(left, "found", "found")
+    left.set(ylim=(0, 1.04), ylabel="found beyond L at 512 tokens; 0: guesses")
+    left.set_title("Fewer keys bring back little of what was not found")
+    _by_keys(right, "last_of_two", "order")
+    right.set(ylim=(0.4, 1.02), ylabel="order beyond L at 512 tokens; 0.5: guesses")
+    right.set_title("They restore the order of NoPE alone")
+    style.save(figure, HERE / "topk.png")
+
+
+def _by_keys(axes: Axes, protocol: str, value: str) -> None:
+    rows = measured(sharpened(), protocol)
+    rows, ends = rows[rows.steps == BUDGETS[-1]], {}
+    for name, colour in SHARPENED.items():
+        own = rows[rows.name == name]
+        found = [seeds(own[own["keys"] == keys], value) for keys in KEYS]
+        if any(len(one) == 0 or np.isnan(one).any() for one in found):  # too few pairs
+            continue
+        means = [one.mean() for one in found]
+        axes.plot(range(len(KEYS)), means, "-", color=colour)
+        for place, one in enumerate(found):
+            axes.plot([place] * len(one), one, ".", color=colour, markersize=4, alpha=0.6)
+        ends[name] = means[-1]
+    low, high = axes.get_ylim()
+    for (name, mean), place in zip(
+        ends.items(), style.spaced(list(ends.values()), 0.045 * (high - low)), strict=True
+    ):
+        axes.plot([2, 2.15], [mean, place], color=SHARPENED[name], linewidth=0.5)
+        axes.text(2.18, place, name, color=SHARPENED[name], va="center", size=8)
+    axes.set_xlim(-0.1, 3.1)
+    axes.set_xticks(range(len(KEYS)), ["all", *KEYS[1:]])
+    axes.set_xlabel("keys that a query attends to, those of the highest logits")
 
 
 if __name__ == "__main__":
     main()
+    with_fewer_keys()

@@ -92,15 +92,16 @@ def topk() -> str:
     """Found and order beyond L with all keys and with the highest 32 and 8, and the cost at L."""
     body = []
     for (steps, name), own in sharpened().groupby(["steps", "name"]):
-        beyond = own[(own.part == "beyond") & (own.length == FAR)]
-        at_L = own[(own.part == "within") & (own.length == L) & (own.protocol == "last_of_two")]
         cells = []
         for protocol, value in (("found", "found"), ("last_of_two", "order")):
-            rows = beyond[beyond.protocol == protocol].dropna(subset=[value])
-            cells += [short(seeds(rows[rows["keys"] == keys], value)) for keys in KEYS]
+            wide = measured(own, protocol).pivot_table(value, "seed", "keys")
+            wide = wide.reindex(columns=KEYS)
+            cells += [short(wide[keys].dropna().to_numpy()) for keys in KEYS]
+            cells.append(short((wide["8"] - wide["all"]).dropna().to_numpy(), "+"))
+        at_L = measured(own, "last_of_two", "within", L)
         cells += [short(seeds(at_L[at_L["keys"] == keys], "accuracy")) for keys in ("all", "8")]
         body.append([str(name), f"{steps:,}", *cells, str(own.seed.nunique())])
-    head = [f"{what}, {keys}" for what in ("found", "order") for keys in KEYS]
+    head = [f"{what}, {keys}" for what in ("found", "order") for keys in (*KEYS, "8 less all")]
     return markdown(["keys:", "steps", *head, "at L, all", "at L, 8", "seeds"], body)
 
 
@@ -143,4 +144,5 @@ TABLES = {
     "differences": differences,
     "apart": lambda: order.by_separation(grid()),
     "full": full,
+    "topk": topk,
 }
