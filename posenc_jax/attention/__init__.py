@@ -10,7 +10,7 @@ import numpy as np
 from posenc_jax.attention import ring, target
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import MATERIALISED, Unfit
-from posenc_jax.attention.plain import check_fits, plain, query_scale, ready, rotate, turn
+from posenc_jax.attention.plain import check_fits, plain, ready, rotate, turn
 from posenc_jax.attention.regions import by_regions, merge, phase_between, with_sink
 from posenc_jax.attention.several import kernel, kernel_if_fit
 from posenc_jax.attention.sharpest import sharpest
@@ -35,7 +35,6 @@ __all__ = [
     "plain",
     "rotate",
     "turn",
-    "query_scale",
 ]
 
 DTYPES = (jnp.float32, jnp.bfloat16, jnp.float64)

@@ -236,6 +236,16 @@ def chunks_of(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int, chunk
     return of_queries // chunk, of_keys // chunk
 
 
+def part(tokens: Tokens, first: int, end: int) -> Tokens:
+    """Some tokens of a row."""
+    return tokens.replace(
+        position=tokens.position[..., first:end],
+        order=None if tokens.order is None else tokens.order[..., first:end],
+        document=None if tokens.document is None else tokens.document[:, first:end],
+        features=jax.tree.map(lambda x: x[:, first:end], tokens.features),
+    )
+
+
 def order_of(q_tokens: Tokens, k_tokens: Tokens) -> tuple[jax.Array, jax.Array] | None:
     return _both("order", q_tokens.order, k_tokens.order)
 

@@ -23,7 +23,7 @@ from posenc_jax.attention.kernels import (
     divided,
     splash,
 )
-from posenc_jax.attention.plain import bias_of, plain, ready, visible
+from posenc_jax.attention.plain import bias_of, part, plain, ready, visible
 from posenc_jax.attention.regions import NONE, by_regions, with_sink
 from posenc_jax.encoding import Encoding, Phase, Region, Tokens
 from posenc_jax.layers import chunk_of, overrides
@@ -232,12 +232,3 @@ def by_pieces(
         outs.append(call_cudnn(*given, size=q.shape[3], return_residual=True))
     out, logsum = (jnp.concatenate(each, axis=2) for each in zip(*outs, strict=True))
     return out, logsum
-
-
-def part(tokens: Tokens, first: int, end: int) -> Tokens:
-    """Some tokens of a row."""
-    return tokens.replace(
-        position=tokens.position[..., first:end],
-        document=None if tokens.document is None else tokens.document[:, first:end],
-        features=jax.tree.map(lambda x: x[:, first:end], tokens.features),
-    )

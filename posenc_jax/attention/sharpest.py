@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from posenc_jax.attention import target
-from posenc_jax.attention.plain import logits_of, order_of, places_of, softmax, turn
+from posenc_jax.attention.plain import logits_of, order_of, part, places_of, softmax, turn
 from posenc_jax.attention.regions import phase_between, with_phases
 from posenc_jax.encoding import Encoding, Phase, Tokens
 from posenc_jax.layers import overrides, topk_of
@@ -82,11 +82,6 @@ def by_queries(
 
     outs = [of_piece(i, min(i + each, queries)) for i in range(0, queries, each)]
     return jax.tree.map(joined, *outs)
-
-
-def part(tokens: Tokens, first: int, end: int) -> Tokens:
-    """Some tokens of a row; every leaf is [B or 1, T, ...]."""
-    return jax.tree.map(lambda leaf: leaf[:, first:end], tokens)
 
 
 def blocks(x: jax.Array, axis: int, size: int, fill: int = 0) -> jax.Array:

@@ -2,6 +2,7 @@
 RoPE and NoPE, and topk.png, both against the keys that a query attends to: python -m
 study.field.draw"""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -33,21 +34,8 @@ EXTENDED = {
     "RoPE++ with YaRN": "#56B4E9",
     "retention with YaRN": "#882255",
 }
-
-
-@style.styled()
-def main() -> None:
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    by_steps(left, measured(grid(), "found"), "found", LINES)
-    left.set(ylim=(0, 1.02), ylabel="found beyond L at 512 tokens; 0: guesses")
-    left.set_title("As trained: PoPE finds more than RoPE, hybrids little")
-    by_steps(right, orders(grid()), "order", EXTENDED)
-    right.set(ylim=(0.5, 1.02), ylabel="order beyond L at 512 tokens; 0.5: guesses")
-    right.set_title("Extended alike, PoPE and RoPE++ order as RoPE")
-    style.save(figure, HERE / "field.png")
-
-
+FOUND = "found beyond L at 512 tokens; 0: guesses"
+ORDER = "order beyond L at 512 tokens; 0.5: guesses"
 SHARPENED = {
     "NoPE": "#777777",
     "RoPE": "#000000",
@@ -64,16 +52,15 @@ SHARPENED = {
 
 
 @style.styled()
-def with_fewer_keys() -> None:
+def picture(name: str, found: Callable, order: Callable, titles: tuple[str, str], low: float):
+    """What is found in the left panel, and its order, from `low` on, in the right one."""
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _by_keys(left, "found", "found")
-    left.set(ylim=(0, 1.04), ylabel="found beyond L at 512 tokens; 0: guesses")
-    left.set_title("Fewer keys bring back little of what was not found")
-    _by_keys(right, "last_of_two", "order")
-    right.set(ylim=(0.4, 1.02), ylabel="order beyond L at 512 tokens; 0.5: guesses")
-    right.set_title("They restore the order of NoPE alone")
-    style.save(figure, HERE / "topk.png")
+    found(left)
+    left.set(ylim=(0, 1.02), ylabel=FOUND, title=titles[0])
+    order(right)
+    right.set(ylim=(low, 1.02), ylabel=ORDER, title=titles[1])
+    style.save(figure, HERE / name)
 
 
 def _by_keys(axes: Axes, protocol: str, value: str) -> None:
@@ -101,5 +88,23 @@ def _by_keys(axes: Axes, protocol: str, value: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
-    with_fewer_keys()
+    picture(
+        "field.png",
+        lambda axes: by_steps(axes, measured(grid(), "found"), "found", LINES),
+        lambda axes: by_steps(axes, orders(grid()), "order", EXTENDED),
+        (
+            "As trained: PoPE finds more than RoPE, hybrids little",
+            "Extended alike, PoPE and RoPE++ order as RoPE",
+        ),
+        low=0.5,
+    )
+    picture(
+        "topk.png",
+        lambda axes: _by_keys(axes, "found", "found"),
+        lambda axes: _by_keys(axes, "last_of_two", "order"),
+        (
+            "Fewer keys bring back little of what was not found",
+            "They restore the order of NoPE alone",
+        ),
+        low=0.4,
+    )
