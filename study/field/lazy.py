@@ -19,13 +19,14 @@ def get_config():
         axis("encoding.window", WINDOWS),
         axis("encoding.global_rope", (False, True)),
     )
-    every = {"steps": STEPS, "save_every": EACH, "keep": STEPS // EACH}
+    # An interruption saves at other steps too.
+    every = {"steps": STEPS, "save_every": EACH, "keep": 2 * STEPS // EACH}
     return {
         "grid": product(axis("seed", range(5)), hybrids),
         "choose": Rates(),
         "fields": rates.FIELDS | every,
         "evaluation": {
-            "lengths": f"{rates.L},{rates.FAR * rates.L}",
+            "lengths": f"{rates.L}",
             "protocols": "found",
             "extensions": "none",
             "window": False,

@@ -2,11 +2,13 @@
 
 from functools import cache
 
+import numpy as np
 import pandas as pd
 
-from study.cells import STUDY, markdown, seeds, short
+from study.cells import STUDY, less, markdown, seeds, short, signed
 from study.order import tables as order
 from study.order.tables import BUDGETS, FAR, L, measured
+from study.real import tables as real
 
 ENCODINGS = order.ENCODINGS | {
     "pope": "PoPE",
@@ -137,6 +139,62 @@ def full() -> str:
             body.append([f"{name}, {words}", *cells, str(own.seed.nunique())])
     head = ["", "found, 33 to 64 back", "65 to 128 back", "beyond L", "last of two at L", "seeds"]
     return markdown(head, body)
+
+
+def real_topk() -> str:
+    """What 32 keys cost SmolLM2 on passages, and what their copies save with all keys and with 32,
+    each distance alike, on the books that all methods read."""
+    rows = real.copies(12_288).reset_index("back")
+    rows = rows.assign(beyond=rows.back > real.L, nats=rows.nats / rows.targets, targets=1)
+    books = rows.loc["topk:k=32"].index.unique("document")
+    rows = rows[rows.index.isin(books, level="document")]
+    sums = rows.groupby(["method", "beyond", "read", "document"])[["nats", "targets"]].sum()
+
+    def saved(method: str, beyond: bool) -> pd.DataFrame:
+        unread = sums.loc[method, beyond, False]
+        return unread.assign(nats=unread.nats - sums.loc[method, beyond, True].nats)
+
+    body = []
+    for whole, sharp in (("none", "topk:k=32"), ("yarn:2", "yarn:2+topk:k=32")):
+        for beyond in (False, True):
+            own, other = saved(sharp, beyond), saved(whole, beyond)
+            added = less(sums.loc[sharp, beyond, False], sums.loc[whole, beyond, False])
+            found = [added, *(less(one, one.assign(nats=0.0)) for one in (other, own))]
+            name = f"{whole}, {'beyond' if beyond else 'within'} L"
+            body.append([name, *map(signed, [*found, less(own, other)])])
+    head = ["copies:", "added by 32 keys", "saved with all", "with 32", "32 less all"]
+    return markdown(head, body)
+
+
+def lazy() -> str:
+    """Steps until a hybrid finds 0.9 of what is 33 to 64 tokens back, and found beyond L."""
+    rows, body = pd.read_csv(STUDY / "field/rows/reach.csv"), []
+    window = rows.run.str.extract(r"window=(\d+)")[0].astype(int)
+    rotated = rows.run.str.contains("global_rope=True")
+    for (rope, size), own in rows.groupby([rotated, window]):
+        near, beyond = own[own.length == L], own[own.length == FAR]
+        reached = near[near.found >= 0.9].groupby("seed").step.min()
+        steps = reached.reindex(near.seed.unique(), fill_value=np.inf).sort_values()
+        name = f"{size} tokens, {'RoPE' if rope else 'no positions'} in the full layer"
+        cells = [", ".join("-" if np.isinf(one) else f"{int(one):,}" for one in steps)]
+        last = near[near.step == near.step.max()]
+        cells += [short(seeds(last, "found")), short(seeds(beyond, "found"))]
+        body.append([name, *cells])
+    head = ["window", "steps of each seed until 0.9", "found, 33 to 64 back", "beyond L"]
+    return markdown(head, body)
+
+
+def riffled() -> str:
+    """The price that another book adds to SmolLM2, and that of a reader of the last block."""
+    rows = real.of_smollm2("riffle")
+    sums = rows.set_index(["method", "part", "document"]).sort_index()
+    body = []
+    for method in ("none", "yarn:2", "self_extend"):
+        alone = sums.loc[method, "alone"]
+        loss = f"{alone.nats.sum() / alone.targets.sum():.3f}"
+        prices = [signed(less(sums.loc[method, part], alone)) for part in ("riffled", "foreign")]
+        body.append([method, loss, *prices])
+    return markdown(["", "loss alone", "price", "null"], body)
 
 
 TABLES = {
