@@ -60,18 +60,14 @@ def build(
     global_rope: bool = False,
     global_base: float | Sequence[float] | None = None,
     global_keep: float | str = 1.0,
-    first_full: bool = False,
-    last_full: bool = False,
     layout: str = "half",
 ) -> Hybrid:
     """Build the layers of a pattern; window=None is L / 4, and local or global base None is `base`.
 
     window=0 lets local layers see the whole row (SmolLM3). With `chunked`, the window is the chunk
-    size. `first_full` and `last_full` override the pattern and make the first and the last layer
-    global.
+    size.
     """
-    full = flag("first_full", first_full), flag("last_full", last_full)
-    words = _words(pattern, dims.layers, *full)
+    words = _words(pattern)
     unused = sorted(set(words) - set(words[: dims.layers]))
     if unused:
         raise ValueError(
@@ -111,10 +107,7 @@ def build(
     return Hybrid(dims=dims, kinds=kinds, pattern=words)
 
 
-def _words(
-    pattern: str | Sequence[str], layers: int | None, first_full: bool, last_full: bool
-) -> tuple[str, ...]:
-    """Parse a pattern; with `first_full` or `last_full` it is written out for all layers."""
+def _words(pattern: str | Sequence[str]) -> tuple[str, ...]:
     if not isinstance(pattern, str | Sequence):
         raise ValueError(f"pattern must be a list of local, global and decay; got {pattern!r}")
     words = pattern.split(",") if isinstance(pattern, str) else pattern
@@ -125,13 +118,4 @@ def _words(
         )
     for word in words:
         known("layer of a pattern:", word, KINDS)
-    if not first_full and not last_full:
-        return words
-    if layers is None:
-        raise ValueError(
-            "first_full and last_full need the number of layers: give Dims(layers=...)"
-        )
-    all_words = [words[index % len(words)] for index in range(layers)]
-    for is_full, index in ((first_full, 0), (last_full, -1)):
-        all_words[index] = "global" if is_full else all_words[index]
-    return tuple(all_words)
+    return words

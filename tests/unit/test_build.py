@@ -136,7 +136,6 @@ REFUSED = {
         ({"pattern": "decay,global", "base": 5e5}, "base = 500000.0 has no effect without global"),
         ({"global_rope": True, "global_base": 0.5}, "base must be a finite number above 1"),
         ({"local_base": -2.0}, "base must be a finite number above 1"),
-        ({"first_full": True}, "first_full and last_full need the number of layers"),
         ({"pattern": ["local", 3]}, "unknown layer of a pattern: '3'"),
         ({"pattern": "global", "window": 3}, "window = 3 has no effect: there is no local layer"),
         ({"pattern": "global", "chunked": True}, "chunked = True has no effect: there is no local"),

@@ -54,7 +54,7 @@ def test_what_a_model_cannot_read_is_refused(make_model, make_tokens):
         ({"segments": np.float32(halves)[None]}, "segments must be integers or booleans; got flo"),
         ({"encoding": posenc_jax.stack([ROPE] * 3)}, "stacked over 3 layers, but the model has 2"),
         (
-            {"encoding": posenc_jax.build("hybrid", SIX, last_full=True)},
+            {"encoding": posenc_jax.build("hybrid", SIX)},
             "'hybrid' was built for 6 layers, but the model has 2",
         ),
         (

@@ -137,17 +137,11 @@ def test_scanned_periods_equal_unrolled_layers(pattern, layers, make_tokens):
         np.testing.assert_allclose(scanned, unrolled, atol=2e-6)
 
 
-def test_layers_follow_the_pattern_and_may_begin_and_end_globally():
-    middle = ["rope", "rope", "nope", "rope"]
-    for options, first, last in (
-        ({}, "rope", "rope"),
-        ({"first_full": True}, "nope", "rope"),
-        ({"first_full": True, "last_full": True}, "nope", "nope"),
-    ):
-        encoding = build(LAYERS, window=5, **options)
-        layers = [encoding.layer(index) for index in range(6)]
-        assert [layer.name for layer in layers] == [first, *middle, last]
-        assert all(layer.window == {"rope": 5, "nope": None}[layer.name] for layer in layers)
+def test_layers_follow_the_pattern():
+    encoding = build(LAYERS, window=5)
+    layers = [encoding.layer(index) for index in range(6)]
+    assert [layer.name for layer in layers] == ["rope", "rope", "rope", "nope", "rope", "rope"]
+    assert all(layer.window == {"rope": 5, "nope": None}[layer.name] for layer in layers)
 
 
 def test_each_kind_of_layer_has_its_own_base():

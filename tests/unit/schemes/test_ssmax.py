@@ -145,14 +145,13 @@ def test_each_layer_has_its_own_scale_and_shares_the_inner_encoding():
 
 
 def test_inner_encodings_per_layer_have_one_scale_each():
-    """`first_full` needs the number of layers, and each layer already has its own scale."""
     build_per_layer = posenc_jax.schemes.build_per_layer
     t5 = build_per_layer("ssmax", LAYERS, KEY, inner="t5")
     assert (t5.layers, t5.period, t5.scale.ndim, t5.inner.table.ndim) == (4, 1, 2, 3)
-    hybrid = build_per_layer("ssmax", LAYERS, KEY, inner="hybrid", first_full=True)
+    hybrid = build_per_layer("ssmax", LAYERS, KEY, inner="hybrid")
     assert (hybrid.layers, hybrid.depth, hybrid.scale.ndim) == (None, 4, 2)
     kinds = [hybrid.kind_of_layer(index) for index in range(4)]
-    assert kinds == ["global", "local", "local", "global"]
+    assert kinds == ["local", "local", "local", "global"]
 
 
 @pytest.mark.slow
