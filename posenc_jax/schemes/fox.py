@@ -1,6 +1,5 @@
 """Forget gates: a bias from the content, by which each token fades earlier tokens."""
 
-import math
 from typing import Any
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import schemes
-from posenc_jax.checks import choice, finite, positive
+from posenc_jax.checks import choice, finite
 from posenc_jax.encoding import (
     Dims,
     Encoding,
@@ -23,7 +22,7 @@ from posenc_jax.encoding import (
 )
 from posenc_jax.layers import Wrapper, one_per_layer, overrides_in_some_layer
 
-OPTIONS = ("gate", "bias_init", "shortest", "longest", "inner")
+OPTIONS = ("gate", "bias_init", "inner")
 
 
 class FoX(KeySum, Wrapper):
@@ -118,25 +117,20 @@ def build(
     *,
     gate: str = "full",
     bias_init: float | None = None,
-    shortest: float | None = None,
-    longest: float | None = None,
     inner: str = "nope",
     **inner_options,
 ) -> Encoding:
     """Build forget gates around another encoding; trained gates are per layer if `dims.layers`.
 
     `full` reads the content, `bias_only` trains b alone, and `fixed` spaces the times T evenly in
-    ln T from `shortest` to `longest` (None: 1 and L). b starts at `bias_init` (None: 0, as
-    published).
+    ln T from 1 to L. b starts at `bias_init` (None: 0, as published).
     """
-    trains = choice("gate", gate, ("full", "bias_only", "fixed")) != "fixed"
-    unused = {"shortest": shortest, "longest": longest} if trains else {"bias_init": bias_init}
-    for name, value in unused.items():
-        if value is not None:
-            raise ValueError(f"{name} = {value!r} has no effect with gate={gate!r}")
     inner_encoding = _inner(dims, inner, inner_options)
-    if not trains:
-        return Fixed(dims=dims, inner=inner_encoding, time=fixed(_times(dims, shortest, longest)))
+    if choice("gate", gate, ("full", "bias_only", "fixed")) == "fixed":
+        if bias_init is not None:
+            raise ValueError(f"bias_init = {bias_init!r} has no effect with gate='fixed'")
+        times = np.geomspace(1.0, dims.train_length, dims.heads)
+        return Fixed(dims=dims, inner=inner_encoding, time=fixed(times))
     if key is None:
         raise ValueError("encoding 'fox' has trained fields: build it with key=jax.random.key(...)")
     shift = fixed(np.full(dims.heads, finite("bias_init", bias_init or 0.0)))
@@ -148,16 +142,6 @@ def build(
         return FoX(dims=dims, inner=inner_encoding, kernel=kernel, shift=shift)
 
     return gates(key) if dims.layers is None else one_per_layer(gates, dims, key)
-
-
-def _times(dims: Dims, shortest: float | None, longest: float | None) -> np.ndarray:  # [H]
-    shortest = 1.0 if shortest is None else positive("shortest", shortest)
-    longest = float(dims.train_length) if longest is None else positive("longest", longest)
-    if shortest > longest:
-        raise ValueError(
-            f"shortest must not exceed longest; got shortest={shortest:g}, longest={longest:g}"
-        )
-    return np.exp(np.linspace(math.log(shortest), math.log(longest), dims.heads))
 
 
 def _inner(dims: Dims, name: str, options: dict[str, Any]) -> Encoding:

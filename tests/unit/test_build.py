@@ -85,9 +85,6 @@ REFUSED = {
     ],
     "fox": [
         ({"gate": "fixed", "bias_init": 5.0}, "bias_init = 5.0 has no effect with gate='fixed'"),
-        ({"longest": 5.0}, "longest = 5.0 has no effect with gate='full'"),
-        ({"gate": "fixed", "shortest": 20.0}, "shortest must not exceed longest; got shortest=20"),
-        ({"gate": "fixed", "longest": 0.0}, "longest must be a finite number above 0; got 0.0"),
         ({"inner": "alibi"}, "inner must have no bias, .* and no trained arrays, .*; got 'alibi'"),
         ({"inner": "learned"}, "inner must have no bias, .* no trained arrays, .*; got 'learned'"),
         ({"inner": "stick_breaking"}, "no attention of its own .*; got 'stick_breaking'"),
