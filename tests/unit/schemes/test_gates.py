@@ -69,10 +69,9 @@ def test_gate_sums_are_exact_over_16000_tokens():
     np.testing.assert_allclose(out, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize(("shortest", "longest"), [(None, None), (2.0, 64.0)])
-def test_fixed_gates_decay_to_1_over_e_after_their_time(shortest, longest):
-    encoding = build(gate="fixed", shortest=shortest, longest=longest)
-    times = np.exp(np.linspace(np.log(shortest or 1), np.log(longest or L), H))
+def test_fixed_gates_decay_to_1_over_e_after_their_time():
+    encoding = build(gate="fixed")
+    times = np.exp(np.linspace(0, np.log(L), H))
     logit = -np.log(np.expm1(1 / times))  # gate logit
     slope = np.log1p(np.exp(-logit))  # -log sigmoid
     np.testing.assert_allclose(slope, 1 / times)
