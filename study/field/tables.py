@@ -203,4 +203,5 @@ TABLES = {
     "apart": lambda: order.by_separation(grid()),
     "full": full,
     "topk": topk,
+    "real-topk": real_topk,
 }
