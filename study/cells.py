@@ -26,10 +26,12 @@ def half(values: np.ndarray) -> float:
     return stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
 
 
-def short(values: np.ndarray, sign: str = "") -> str:
-    """Mean and half of a 95% t interval over seeds, in two decimals where that is above 0.005."""
-    if len(values) < 2:
-        return f"{round(values.mean(), 2) + 0.0:{sign}.2f}" if len(values) else "-"
+def short(values: np.ndarray, sign: str = "", of: int = 0) -> str:
+    """Mean and half of a 95% t interval over seeds, in two decimals where that is above 0.005; the
+    mean and the number of seeds where there are fewer than `of`."""
+    if len(values) < max(2, of):
+        number = f" ({len(values)})" if of > 1 else ""
+        return f"{round(values.mean(), 2) + 0.0:{sign}.2f}{number}" if len(values) else "-"
     digits = 2 if half(values) > 0.005 else 3
     mean = round(values.mean(), digits) + 0.0  # no minus before zero
     return f"{mean:{sign}.{digits}f} ±{half(values):.{digits}f}"

@@ -61,7 +61,8 @@ def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
 def topk(encoding: Encoding, scale: float, *, k: int) -> Encoding:
     """Let a query attend to the keys of its k highest logits alone, and to those of equal logits.
 
-    If this restores an encoding beyond L, dilution failed there; if not, position did.
+    What this restores beyond L was lost by dilution; what it does not was lost by position, or
+    needs more keys.
     """
     return encoding.replace(topk=whole_number("k", k, at_least=1))
 

@@ -1,6 +1,6 @@
 """Draw field.png, found and order beyond L against training steps, of the encodings of 2026 beside
-RoPE and NoPE, and topk.png, both against the keys that a query attends to: python -m
-study.field.draw"""
+RoPE and NoPE, topk.png, both against the keys that a query attends to, and fade.png, found against
+the distance in short and long rows: python -m study.field.draw"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from posenc_jax.plots import style
 from study.cells import seeds
-from study.field.tables import KEYS, grid, sharpened
+from study.field.tables import KEYS, by_distance, grid, sharpened
 from study.order.draw import by_steps
-from study.order.tables import BUDGETS, measured, orders
+from study.order.tables import BUDGETS, L, measured, orders
 
 HERE = Path(__file__).parent
 LINES = {
@@ -51,6 +51,15 @@ SHARPENED = {
 }
 
 
+FADING = {
+    "RoPE": "#000000",
+    "selective RoPE": "#D55E00",
+    "random steps": "#0072B2",
+    "forget gates": "#661100",
+    "ALiBi": "#E69F00",
+}
+
+
 @style.styled()
 def picture(name: str, found: Callable, order: Callable, titles: tuple[str, str], low: float):
     """What is found in the left panel, and its order, from `low` on, in the right one."""
@@ -61,6 +70,29 @@ def picture(name: str, found: Callable, order: Callable, titles: tuple[str, str]
     order(right)
     right.set(ylim=(low, 1.02), ylabel=ORDER, title=titles[1])
     style.save(figure, HERE / name)
+
+
+@style.styled()
+def fading() -> None:
+    """Means over seeds, and the seeds, by the tokens to the setting; a panel per length of rows."""
+    rows = by_distance()
+    lengths = sorted(rows.length.unique())
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(lengths), sharey=True)
+    for axes, length in zip(panels, lengths, strict=True):
+        for name, colour in FADING.items():
+            own = rows[(rows.name == name) & (rows.length == length)]
+            means = own.groupby("farthest").found.mean()
+            axes.plot(means.index, means, "-", color=colour, label=name)
+            axes.plot(own.farthest, own.found, ".", color=colour, markersize=3, alpha=0.6)
+        axes.axvline(L, color="0.5", linestyle=":")
+        axes.set(xscale="log", xlim=(1.8, 5_000), title=f"rows of {length:,} tokens")
+        axes.set_xticks([2**n for n in range(2, 13, 2)], [f"{2**n:,}" for n in range(2, 13, 2)])
+        axes.minorticks_off()
+        axes.set_xlabel("tokens to the setting, at most; dotted: L")
+    panels[0].set(ylim=(-0.02, 1.02), ylabel="found; 0: guesses")
+    panels[-1].legend(loc="upper right")
+    style.save(figure, HERE / "fade.png")
 
 
 def _by_keys(axes: Axes, protocol: str, value: str) -> None:
@@ -94,7 +126,7 @@ if __name__ == "__main__":
         lambda axes: by_steps(axes, orders(grid()), "order", EXTENDED),
         (
             "As trained: PoPE finds more than RoPE, hybrids little",
-            "Extended alike, PoPE and RoPE++ order as RoPE",
+            "Extended alike, PoPE and RoPE++ order much as RoPE",
         ),
         low=0.5,
     )
@@ -104,7 +136,8 @@ if __name__ == "__main__":
         lambda axes: _by_keys(axes, "last_of_two", "order"),
         (
             "Fewer keys bring back little of what was not found",
-            "They restore the order of NoPE alone",
+            "Of the order they restore NoPE's (9,600 steps)",
         ),
-        low=0.4,
+        low=0.35,
     )
+    fading()

@@ -32,8 +32,10 @@ BESIDE = (  # of the page on order
 PAIRS = (
     ("PoPE", "RoPE"),
     ("PoPE with YaRN", "RoPE with YaRN"),
+    ("PoPE with PI", "RoPE with PI"),
     ("RoPE++", "RoPE"),
     ("RoPE++ with YaRN", "RoPE with YaRN"),
+    ("RoPE++ with PI", "RoPE with PI"),
     ("decay and NoPE", "NoPE"),
     ("decay and RoPE", "decay and NoPE"),
     ("decay and RoPE with YaRN", "decay and NoPE"),
@@ -94,25 +96,32 @@ def topk() -> str:
     """Found and order beyond L with all keys and with the highest 32 and 8, and the cost at L."""
     body = []
     for (steps, name), own in sharpened().groupby(["steps", "name"]):
-        cells = []
+        cells, of = [], own.seed.nunique()
         for protocol, value in (("found", "found"), ("last_of_two", "order")):
             wide = measured(own, protocol).pivot_table(value, "seed", "keys")
             wide = wide.reindex(columns=KEYS)
-            cells += [short(wide[keys].dropna().to_numpy()) for keys in KEYS]
-            cells.append(short((wide["8"] - wide["all"]).dropna().to_numpy(), "+"))
+            cells += [short(wide[keys].dropna().to_numpy(), of=of) for keys in KEYS]
+            cells.append(short((wide["8"] - wide["all"]).dropna().to_numpy(), "+", of))
         at_L = measured(own, "last_of_two", "within", L)
         cells += [short(seeds(at_L[at_L["keys"] == keys], "accuracy")) for keys in ("all", "8")]
-        body.append([str(name), f"{steps:,}", *cells, str(own.seed.nunique())])
+        body.append([str(name), f"{steps:,}", *cells, str(of)])
     head = [f"{what}, {keys}" for what in ("found", "order") for keys in (*KEYS, "8 less all")]
     return markdown(["keys:", "steps", *head, "at L, all", "at L, 8", "seeds"], body)
 
 
+@cache
+def by_distance() -> pd.DataFrame:
+    """Rows of fade.py, with the name and the farthest of the distances of each."""
+    rows = pd.read_csv(STUDY / "field/rows/fade.csv")
+    rows = rows[rows.part.str.fullmatch(r"\d+-\d+")]
+    farthest = rows.part.str.extract(r"(\d+)$")[0].astype(int)
+    return rows.assign(name=encodings_of(rows), farthest=farthest)
+
+
 def fade() -> str:
     """Found by the distance to the setting, in rows of each length."""
-    rows, body = pd.read_csv(STUDY / "field/rows/fade.csv"), []
-    rows = rows[rows.part.str.fullmatch(r"\d+-\d+")]
-    parts = sorted(rows.part.unique(), key=lambda part: int(part.partition("-")[0]))
-    rows = rows.assign(name=encodings_of(rows))
+    rows, body = by_distance(), []
+    parts = rows.sort_values("farthest").part.unique()
     for (name, length), own in rows.groupby(["name", "length"]):
         cells = [short(seeds(own[own.part == part], "found")) for part in parts]
         body.append([f"{name}, {length:,}", *cells, str(own.seed.nunique())])
@@ -120,25 +129,33 @@ def fade() -> str:
 
 
 def full() -> str:
-    """What hybrids find, and how many last values they answer, with a full layer of two tokens."""
+    """What hybrids find, and how many last values they answer, with a full layer of two tokens, and
+    as trained beside retention alone."""
     rows, body = pd.read_csv(STUDY / "field/rows/full.csv"), []
     asked = (
         ("found", "33-64", "found", L),
         ("found", "65-128", "found", FAR),
+        ("found", "129-256", "found", FAR),
         ("found", "beyond", "found", FAR),
         ("last_of_two", "within", "accuracy", L),
     )
+
+    def line(name: str, own: pd.DataFrame) -> list[str]:
+        cells = [
+            short(seeds(measured(own, protocol, part, length), value))
+            for protocol, part, value, length in asked
+        ]
+        return [name, *cells, str(own.seed.nunique())]
+
     rows = rows.assign(name=encodings_of(rows))
     for name, own in rows.groupby("name"):
         for method, words in (("none", "as trained"), ("window", "full layer: two tokens")):
-            chosen = own[own.method.str.startswith(method)]
-            cells = [
-                short(seeds(measured(chosen, protocol, part, length), value))
-                for protocol, part, value, length in asked
-            ]
-            body.append([f"{name}, {words}", *cells, str(own.seed.nunique())])
-    head = ["", "found, 33 to 64 back", "65 to 128 back", "beyond L", "last of two at L", "seeds"]
-    return markdown(head, body)
+            body.append(line(f"{name}, {words}", own[own.method.str.startswith(method)]))
+    alone = grid()
+    alone = alone[(alone.name == "retention") & (alone.steps == BUDGETS[-1])]
+    body.append(line("retention, as trained", alone))
+    head = ["", "found, 33 to 64 back", "65 to 128 back", "129 to 256 back", "beyond L"]
+    return markdown([*head, "last of two at L", "seeds"], body)
 
 
 def real_topk() -> str:
@@ -160,7 +177,7 @@ def real_topk() -> str:
             own, other = saved(sharp, beyond), saved(whole, beyond)
             added = less(sums.loc[sharp, beyond, False], sums.loc[whole, beyond, False])
             found = [added, *(less(one, one.assign(nats=0.0)) for one in (other, own))]
-            name = f"{whole}, {'beyond' if beyond else 'within'} L"
+            name = f"{whole}, {'more than' if beyond else 'at most'} L back"
             body.append([name, *map(signed, [*found, less(own, other)])])
     head = ["copies:", "added by 32 keys", "saved with all", "with 32", "32 less all"]
     return markdown(head, body)

@@ -84,8 +84,9 @@ def by_budget(rows: pd.DataFrame) -> str:
         ordered = order[order.name == name]
         by_steps = [seeds(ordered[ordered.steps == steps], "order") for steps in BUDGETS]
         rank = by_steps[1].mean() if len(by_steps[1]) else 0.0
-        cells = [str(name), *map(short, [*ends, *by_steps]), str(own.seed.nunique())]
-        body.append((rank, cells))
+        of = own.seed.nunique()
+        cells = [short(one, of=of) for one in (*ends, *by_steps)]
+        body.append((rank, [str(name), *cells, str(of)]))
     head = ["", "found, 600", "found, 9,600", "order at L, 600"]
     head += [*(f"order, {steps:,}" for steps in BUDGETS), "seeds"]
     return markdown(head, [line for _, line in sorted(body, key=lambda one: -one[0])])
