@@ -77,7 +77,7 @@ def fading() -> None:
     """Means over seeds, and the seeds, by the tokens to the setting; a panel per length of rows."""
     rows = by_distance()
     lengths = sorted(rows.length.unique())
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     panels = figure.subplots(1, len(lengths), sharey=True)
     for axes, length in zip(panels, lengths, strict=True):
         for name, colour in FADING.items():
@@ -90,8 +90,8 @@ def fading() -> None:
         axes.set_xticks([2**n for n in range(2, 13, 2)], [f"{2**n:,}" for n in range(2, 13, 2)])
         axes.minorticks_off()
         axes.set_xlabel("tokens to the setting, at most; dotted: L")
-    panels[0].set(ylim=(-0.02, 1.02), ylabel="found; 0: guesses")
-    panels[-1].legend(loc="upper right")
+    panels[0].set(ylim=(-0.04, 1.02), ylabel="found; 0: guesses")
+    panels[0].legend(loc="lower left")
     style.save(figure, HERE / "fade.png")
 
 

@@ -96,24 +96,28 @@ def topk() -> str:
     """Found and order beyond L with all keys and with the highest 32 and 8, and the cost at L."""
     body = []
     for (steps, name), own in sharpened().groupby(["steps", "name"]):
-        cells, of = [], own.seed.nunique()
+        cells, of = [], max(3, own.seed.nunique())
         for protocol, value in (("found", "found"), ("last_of_two", "order")):
             wide = measured(own, protocol).pivot_table(value, "seed", "keys")
             wide = wide.reindex(columns=KEYS)
             cells += [short(wide[keys].dropna().to_numpy(), of=of) for keys in KEYS]
             cells.append(short((wide["8"] - wide["all"]).dropna().to_numpy(), "+", of))
         at_L = measured(own, "last_of_two", "within", L)
-        cells += [short(seeds(at_L[at_L["keys"] == keys], "accuracy")) for keys in ("all", "8")]
-        body.append([str(name), f"{steps:,}", *cells, str(of)])
+        at_L = [seeds(at_L[at_L["keys"] == keys], "accuracy") for keys in ("all", "8")]
+        cells += [short(one, of=of) for one in at_L]
+        body.append([str(name), f"{steps:,}", *cells, str(own.seed.nunique())])
     head = [f"{what}, {keys}" for what in ("found", "order") for keys in (*KEYS, "8 less all")]
     return markdown(["keys:", "steps", *head, "at L, all", "at L, 8", "seeds"], body)
 
 
 @cache
 def by_distance() -> pd.DataFrame:
-    """Rows of fade.py, with the name and the farthest of the distances of each."""
+    """Rows of fade.py beyond rows of L, with the name and the farthest of the distances of each, of
+    runs that find 0.9 or more at every distance in rows of L."""
     rows = pd.read_csv(STUDY / "field/rows/fade.csv")
     rows = rows[rows.part.str.fullmatch(r"\d+-\d+")]
+    at_L = rows[rows.length == L].groupby("run").found.min()
+    rows = rows[(rows.length > L) & (rows.run.map(at_L) >= 0.9)]
     farthest = rows.part.str.extract(r"(\d+)$")[0].astype(int)
     return rows.assign(name=encodings_of(rows), farthest=farthest)
 
@@ -123,7 +127,7 @@ def fade() -> str:
     rows, body = by_distance(), []
     parts = rows.sort_values("farthest").part.unique()
     for (name, length), own in rows.groupby(["name", "length"]):
-        cells = [short(seeds(own[own.part == part], "found")) for part in parts]
+        cells = [short(seeds(own[own.part == part], "found"), of=3) for part in parts]
         body.append([f"{name}, {length:,}", *cells, str(own.seed.nunique())])
     return markdown(["rows of", *parts, "seeds"], body)
 
@@ -221,4 +225,5 @@ TABLES = {
     "full": full,
     "topk": topk,
     "real-topk": real_topk,
+    "fade": fade,
 }
