@@ -39,6 +39,8 @@ PAIRS = (
     ("decay and NoPE", "NoPE"),
     ("decay and RoPE", "decay and NoPE"),
     ("decay and RoPE with YaRN", "decay and NoPE"),
+    ("random steps", "RoPE with YaRN"),
+    ("random steps", "NoPE"),
 )
 KEYS = ("all", "32", "8")  # that a query attends to
 
