@@ -228,4 +228,5 @@ TABLES = {
     "topk": topk,
     "real-topk": real_topk,
     "fade": fade,
+    "lazy": lazy,
 }
