@@ -208,16 +208,19 @@ def lazy() -> str:
 
 
 def riffled() -> str:
-    """The price that another book adds to SmolLM2, and that of a reader of the last block."""
-    rows = real.of_smollm2("riffle")
-    sums = rows.set_index(["method", "part", "document"]).sort_index()
-    body = []
+    """The price that another book adds to SmolLM2, that of a reader of the last block, and the
+    share that the first is of the second."""
+    rows, body = real.of_smollm2("riffle").sort_values("document"), []
     for method in ("none", "yarn:2", "self_extend"):
-        alone = sums.loc[method, "alone"]
+        own = rows[rows.method == method]
+        alone, riffled, foreign = (
+            own[own.part == part] for part in ("alone", "riffled", "foreign")
+        )
         loss = f"{alone.nats.sum() / alone.targets.sum():.3f}"
-        prices = [signed(less(sums.loc[method, part], alone)) for part in ("riffled", "foreign")]
-        body.append([method, loss, *prices])
-    return markdown(["", "loss alone", "price", "null"], body)
+        price, null = less(riffled, alone), less(foreign, alone)
+        share = f"{price.mean / null.mean:.2f}"
+        body.append([method, loss, signed(price), signed(null), share])
+    return markdown(["", "loss alone", "price", "null", "price / null"], body)
 
 
 TABLES = {
@@ -229,4 +232,5 @@ TABLES = {
     "real-topk": real_topk,
     "fade": fade,
     "lazy": lazy,
+    "riffle": riffled,
 }
