@@ -1,5 +1,5 @@
 # SmolLM2 of the page on the encodings of 2026: bash study/field/evaluate.sh
-# books.jsonl as in study/real/evaluate.sh; 45 minutes of one core for top-k.
+# books.jsonl as in study/real/evaluate.sh. On one core top-k takes about half an hour, riffle 37 minutes.
 run=runs/smollm2-field
 evaluate() {
   python eval_extrapolation.py --workdir=$run --config.data.source=jsonl --config.data.path=books.jsonl --config.data.field=text \
