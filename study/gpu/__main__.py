@@ -1,8 +1,8 @@
 """python -m study.gpu [--dry] [--out=DIR] [--seconds=570] [--again]
 
 The campaign on a lent GPU: what has no record yet, in this time. First it checks and times this
-library: a run repeated and resumed, the kernels of every encoding against plain attention, training
-steps, long rows. Then it trains and evaluates the plans of campaign.py.
+library: training steps, long rows, the kernels of every encoding against plain attention, a run
+repeated and resumed. Then it trains and evaluates the plans of campaign.py.
 
 DIR/gpu.jsonl has each measurement at once, DIR/gpu.md the tables, which are printed last, and
 DIR/PLAN.tar.xz what a plan's runs measured. What is committed in `done`, beside this file, is left
@@ -30,15 +30,15 @@ from study.gpu.records import BEGUN, DONE, FAILED, Records
 RUNS = Path("runs/gpu")
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 PROBE = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
-# Determinism starts other processes, which need the device before this one takes it.
+# In the order of what they settle.
 PARTS = {
+    "steps": (steps, "Training steps in bfloat16."),
+    "rows": (rows, "Attention of one long row in bfloat16, forward alone; difference: to blocks."),
+    "kernels": (kernels, "Attention in bfloat16 against plain attention in float32."),
     "determinism": (
         determinism,
         "The same run twice, and stopped and resumed; same: equal digests.",
     ),
-    "kernels": (kernels, "Attention in bfloat16 against plain attention in float32."),
-    "steps": (steps, "Training steps in bfloat16."),
-    "rows": (rows, "Attention of one long row in bfloat16, forward alone; difference: to blocks."),
 }
 
 

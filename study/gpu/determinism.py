@@ -13,6 +13,7 @@ from benchmarks.peers import ROOT
 from posenc_jax.runtime.errors import AGAIN, DONE
 
 FLAG = "--xla_gpu_deterministic_ops=true"
+BESIDE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # this process has most of the device's memory
 SMALLEST = {"model.layers": 1, "model.width": 32, "model.heads": 2, "train_length": 32}
 
 
@@ -48,7 +49,7 @@ def train(folder: str, run: str, name: str, dry: bool, code: int, stop_at: int =
     done = subprocess.run(
         [sys.executable, "train.py", *words, *(f"--config.{n}={v}" for n, v in fields.items())],
         cwd=ROOT,
-        env=os.environ | environment,
+        env=os.environ | BESIDE | environment,
         capture_output=True,
         text=True,
     )

@@ -24,23 +24,23 @@ LOOP, PIECES = "125m rope, layers in a loop", "125m rope, logits in pieces of 64
 ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # keep a device busy
 VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304}
 STEPS = (
-    *(("125m", name) for name in ("rope", "alibi", "t5", "fire")),
-    *((size, "rope") for size in ("base", "small", "tiny")),
+    *((size, "rope") for size in ("125m", "base", "small", "tiny")),
+    *(("125m", name) for name in ("fire", "t5", "alibi")),
 )
 
 
 def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
     product_size, steps = (512, (("tiny", "rope"),)) if dry else (8192, STEPS)
-    found = {"product": functools.partial(product, product_size)} | {
+    found = {"product": functools.partial(product, product_size)}
+    if not dry:
+        back = functools.partial(step, "125m", "rope", ROWS["125m"])
+        found |= {
+            LOOP: functools.partial(back, scan=True),
+            PIECES: functools.partial(in_pieces, back),
+        }
+    return found | {
         f"{size} {name}": functools.partial(step, size, name, 2 if dry else ROWS[size])
         for size, name in steps
-    }
-    if dry:
-        return found
-    back = functools.partial(step, "125m", "rope", ROWS["125m"])
-    return found | {
-        LOOP: functools.partial(back, scan=True),
-        PIECES: functools.partial(in_pieces, back),
     }
 
 
