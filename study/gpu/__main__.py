@@ -15,10 +15,14 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 import traceback
 from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
+from benchmarks.peers import ROOT
 from benchmarks.timing import table
 from posenc_jax.runtime import backend
 from posenc_jax.runtime.errors import AGAIN, FAULT, MEANING
@@ -74,7 +78,8 @@ def main() -> int:
 
 
 def machine(wanted: str) -> dict | None:
-    """Device, driver and versions; None without the device, with a printed reason."""
+    """Device, driver and versions; None without the device or with versions that are too old for
+    this library, with a printed reason."""
     command = [sys.executable, "-c", PROBE]
     probe = subprocess.run(command, capture_output=True, text=True)
     platform, _, kind = probe.stdout.strip().partition("|")
@@ -83,11 +88,25 @@ def machine(wanted: str) -> dict | None:
         print(f"error: jax finds no {wanted}: {found}", file=sys.stderr)
         print("GPU=dry make gpu runs tiny sizes on a CPU", file=sys.stderr)
         return None
+    versions = {name: metadata.version(name) for name in PACKAGES}
+    if older := [text for text in requirements() if not met(Requirement(text), versions)]:
+        print(f"error: pyproject.toml needs {', '.join(older)}; have {versions}", file=sys.stderr)
+        return None
     tool, driver = shutil.which("nvidia-smi"), ""
     if tool:
         query = [tool, "--query-gpu=driver_version,memory.total", "--format=csv,noheader"]
         driver = subprocess.run(query, capture_output=True, text=True).stdout.strip()
-    return {"device": kind, "driver": driver} | {name: metadata.version(name) for name in PACKAGES}
+    return {"device": kind, "driver": driver} | versions
+
+
+def requirements() -> list[str]:
+    """What this library needs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["lab"]]
+
+
+def met(wanted: Requirement, versions: dict[str, str]) -> bool:
+    return wanted.name not in versions or wanted.specifier.contains(versions[wanted.name])
 
 
 def measured(records: Records, dry: bool, until: float, again: bool) -> int:

@@ -1,10 +1,13 @@
 """The runs of the campaign: sweeps trained and evaluated on a GPU that is lent for minutes.
 
 Weights stay on the lent machine. What comes back is an archive a plan with what its runs measured
-(configuration, status, metrics, evaluation). The archives committed in `done` are unpacked first,
+(configuration, status, metrics, rows, sums). The archives committed in `done` are unpacked first,
 and their runs are left out.
 """
 
+import io
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,8 +22,10 @@ from study.gpu import dry, small
 COMMITTED = Path(__file__).parent / "done"
 # In the order of what they settle. `finetune` reads the weights of `extend`.
 PLANS = ("order", "small", "zoo", "extend", "finetune")
-KEPT = ("config.json", "status.json", "metrics.jsonl", "eval")
+KEPT = ("config.json", "metrics.jsonl", "eval/curves.csv", "eval/sums.parquet")
 LEAST = 20.0  # seconds; with less left nothing is begun
+# While one run compiles or reads, another trains.
+SHARED = {"CUDA_VISIBLE_DEVICES": "0,0,0", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.3"}
 SWEPT = 2 / 3  # of the time of `small`, whose text is read with the weights of the same lease
 
 
@@ -34,8 +39,9 @@ def run(plan: str, workdir: Path, out: Path, seconds: float, tiny: bool) -> int:
     until, small_runs = time.monotonic() + seconds, plan == "small"
     minutes = seconds * (SWEPT if small_runs else 1) / 60
     config = dry.shortened(plan, workdir) if tiny else f"study/gpu/{plan}.py"
-    words = [f"--config={config}", f"--workdir={folder}", f"--minutes={minutes:.2f}"]
-    code = subprocess.run([sys.executable, "scripts/sweep.py", *words], cwd=ROOT).returncode
+    words = [f"--config={config}", f"--workdir={folder}", f"--minutes={minutes:.2f}", "--workers=3"]
+    command = [sys.executable, "scripts/sweep.py", *words]
+    code = subprocess.run(command, cwd=ROOT, env=os.environ | SHARED).returncode
     finished = folder
     if small_runs:
         finished = workdir / "text"
@@ -69,5 +75,13 @@ def pack(folder: Path, archive: Path, finished: Path) -> None:
     with tarfile.open(archive, "w:xz") as kept:
         for rows in sorted(finished.glob("*/eval/curves.csv")):
             run = folder / rows.parents[1].name
+            status = json.loads((run / "status.json").read_text(encoding="utf-8"))
+            if "evaluated" not in status:
+                continue
+            status.pop("command", None)  # it has paths of the lent machine
+            content = json.dumps(status).encode()
+            entry = tarfile.TarInfo(f"{run.name}/status.json")
+            entry.size = len(content)
+            kept.addfile(entry, io.BytesIO(content))
             for name in KEPT:
                 kept.add(run / name, f"{run.name}/{name}")

@@ -1,26 +1,30 @@
-"""The table of the page on GPUs."""
+"""The tables of the page on GPUs."""
 
 import json
+import tarfile
+from functools import cache
 from typing import Any
 
-from study.cells import STUDY, markdown
+import pandas as pd
+
+from study.cells import STUDY, markdown, seeds, short
+from study.gpu import order
 
 SHOWN = "nope rope alibi t5 kerple_log sandwich hybrid fox relative dape".split()
 
 
-def kernels() -> dict[str, dict[str, Any]]:
-    """Measurements of attention by `make gpu` on an H200, by encoding."""
-    lines = (STUDY / "gpu" / "nvidia-h200.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
-    done = [one for one in records if one["key"].endswith("@1024") and one["state"] == "done"]
-    return {one["key"].removeprefix("kernels/").partition("@")[0]: one for one in done}
+def records(file: str, part: str) -> dict[str, dict[str, Any]]:
+    """Finished measurements of a part, by name."""
+    lines = (STUDY / "gpu" / file).read_text(encoding="utf-8").splitlines()
+    done = [one for one in map(json.loads, lines) if one["state"] == "done"]
+    return {one["key"].partition("/")[2]: one for one in done if one["key"].startswith(f"{part}/")}
 
 
 def gpu_kernels() -> str:
     """Milliseconds of attention and its gradient, and errors of the gradient in per mille."""
     body, ways = [], ("plain", "blockwise", "cudnn")
     for name in SHOWN:
-        record = kernels()[name]
+        record = records("nvidia-h200.jsonl", "kernels")[f"{name}@1024"]
         times = [record.get(f"{way}_ms") for way in ways]
         ratio = times[0] / times[2] if times[2] else None
         errors = [record.get(f"{way}_gradient_error", 0) * 1000 for way in ("plain", "cudnn")]
@@ -30,4 +34,44 @@ def gpu_kernels() -> str:
     return markdown([*head, "error, plain, ‰", "error, cuDNN, ‰"], body)
 
 
-TABLES = {"gpu-kernels": gpu_kernels}
+def gpu_steps() -> str:
+    """Training steps before and after the step was changed, and without two of the changes."""
+    before = records("nvidia-h200.jsonl", "steps")
+    body = []
+    for name, now in records("done/gpu.jsonl", "steps").items():
+        if name != "product":
+            old, speed = before.get(name, {}).get("tokens_per_s"), now["tokens_per_s"]
+            times = [f"{old:,.0f}", f"{speed / old:.2f}"] if old else ["-", "-"]
+            cells = [f"{speed:,.0f}", f"{now['mfu']:.1%}", f"{now['temporary_mib'] / 1024:.1f}"]
+            body.append([name, times[0], *cells[:1], times[1], *cells[1:]])
+    head = ["", "tokens/s before", "tokens/s now", "ratio", "of the peak", "temporary, GiB"]
+    return markdown(head, body)
+
+
+@cache
+def campaign(plan: str) -> pd.DataFrame:
+    """Rows of the finished runs of a plan."""
+    found = []
+    for archive in sorted((STUDY / "gpu" / "done").glob(f"{plan}-*.tar.xz")):
+        with tarfile.open(archive) as runs:
+            names = [name for name in runs.getnames() if name.endswith("curves.csv")]
+            found += [pd.read_csv(runs.extractfile(name)) for name in names]
+    return pd.concat(found)
+
+
+def gpu_order() -> str:
+    """Found and order beyond L of the runs of 10.7M parameters."""
+    rows = campaign("order")
+    far = rows[(rows.length == order.FAR * order.L) & (rows.part == "beyond")]
+    body = []
+    groups = far.groupby(["encoding", "extension"])
+    for (encoding, method), own in sorted(groups, key=lambda one: (one[0][0], one[0][1] != "none")):
+        cells = [
+            short(seeds(own[own.protocol == protocol], value), of=3)
+            for protocol, value in (("found", "found"), ("last_of_two", "order"))
+        ]
+        body.append([encoding + ("" if method == "none" else f" with {method}"), *cells])
+    return markdown(["8 L = 4,096 tokens", "found beyond L", "order beyond L"], body)
+
+
+TABLES = {"gpu-kernels": gpu_kernels, "gpu-steps": gpu_steps, "gpu-order": gpu_order}
