@@ -228,7 +228,7 @@ def riffled() -> str:
         loss = f"{alone.nats.sum() / alone.targets.sum():.3f}"
         price, null = less(riffled, alone), less(foreign, alone)
         body.append([method, loss, *map(signed, (price, null, less(foreign, riffled)))])
-    return markdown(["", "loss alone", "price", "null", "null less price"], body)
+    return markdown(["", "loss alone", "price", "null", "saved"], body)
 
 
 TABLES = {

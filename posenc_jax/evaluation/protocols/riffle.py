@@ -19,7 +19,7 @@ from posenc_jax.evaluation.windows import Plan, Text, gathered
 from posenc_jax.runtime.errors import ConfigError
 
 ALONE, RIFFLED, FOREIGN = "alone", "riffled", "foreign"
-PRICES = {"price": RIFFLED, "null": FOREIGN}  # each less `alone`
+DIFFERENCES = {"price": (RIFFLED, ALONE), "null": (FOREIGN, ALONE), "saved": (FOREIGN, RIFFLED)}
 
 
 class Riffle(Protocol):
@@ -78,16 +78,16 @@ class Riffle(Protocol):
         return readings
 
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:
-        """The prices: losses less those of `alone`, by document."""
+        """Differences of losses, by document."""
         curves: dict[tuple, dict[str, Measured]] = {}
         for cell in cells:
             if cell.facts["protocol"] == self.name:
                 curve = (*curve_of(cell.facts), cell.facts["length"])
                 curves.setdefault(curve, {})[cell.facts["part"]] = cell
         return [
-            Measured(parts[read].facts | {"part": price}, _less(parts[read], parts[ALONE]))
+            Measured(parts[one].facts | {"part": name}, _less(parts[one], parts[other]))
             for parts in curves.values()
-            for price, read in PRICES.items()
+            for name, (one, other) in DIFFERENCES.items()
         ]
 
     def wanted(self, span: int | None) -> int:
@@ -97,12 +97,13 @@ class Riffle(Protocol):
         body = []
         for name in dict.fromkeys(map(label, rows)):
             own = {row["part"]: row for row in rows if label(row) == name}
-            body.append([name, *(_mean(own.get(part)) for part in (ALONE, RIFFLED, *PRICES))])
+            body.append([name, *(_mean(own.get(part)) for part in (ALONE, RIFFLED, *DIFFERENCES))])
         caption = (
             "nats per token; price: added by the other document; null: that of a reader of the "
-            "last block, whose earlier ones are a third document's; 95% intervals over documents"
+            "last block, whose earlier ones are a third document's; saved: by its own earlier "
+            "blocks; 95% intervals over documents"
         )
-        return Table(caption, ["", ALONE, RIFFLED, *PRICES], body)
+        return Table(caption, ["", ALONE, RIFFLED, *DIFFERENCES], body)
 
 
 def _alternate(a: np.ndarray, b: np.ndarray, size: int) -> np.ndarray:  # [W, T] twice -> [W, 2 T]
@@ -112,14 +113,14 @@ def _alternate(a: np.ndarray, b: np.ndarray, size: int) -> np.ndarray:  # [W, T]
     return np.concatenate(list(chain(*blocks)), axis=1)
 
 
-def _less(read: Measured, alone: Measured) -> Any:
+def _less(one: Measured, other: Measured) -> Any:
     """Sums of differences of losses, which answer nothing."""
-    nothing = dict.fromkeys(("answers", "right", "older_right"), np.zeros_like(read.sums.nats))
-    return read.sums._replace(nats=read.sums.nats - alone.sums.nats, **nothing)
+    nothing = dict.fromkeys(("answers", "right", "older_right"), np.zeros_like(one.sums.nats))
+    return one.sums._replace(nats=one.sums.nats - other.sums.nats, **nothing)
 
 
 def _mean(row: dict | None) -> str:
-    if row is None or row["part"] not in PRICES or row["nll_low"] is None:
+    if row is None or row["part"] not in DIFFERENCES or row["nll_low"] is None:
         return decimal(None if row is None else row["nll"])
     return f"{row['nll']:+.3f} [{row['nll_low']:+.3f}, {row['nll_high']:+.3f}]"
 
