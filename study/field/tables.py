@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from study.cells import STUDY, less, markdown, seeds, short, signed
+from study.cells import STUDY, less, markdown, published, seeds, short, signed
 from study.order import tables as order
 from study.order.tables import BUDGETS, FAR, L, measured
 from study.real import tables as real
@@ -231,6 +231,19 @@ def riffled() -> str:
     return markdown(["", "loss alone", "price", "null", "saved"], body)
 
 
+def riffled_text() -> str:
+    """Loss alone, price and saved on source code, at L and at 4 L."""
+    rows, body = published("field/rows/text"), []
+    for method in ("none", "yarn:4", "pi:4", "self_extend"):
+        own, cells = rows[rows.method == method], []
+        for length in (128, 512):
+            at = own[own.length == length]
+            cells += [short(seeds(at[at.part == one], "nll")) for one in ("alone", "price", "saved")]
+        body.append([method, *cells])
+    head = [f"{what}, {length}" for length in ("L", "4 L") for what in ("alone", "price", "saved")]
+    return markdown(["", *head], body)
+
+
 TABLES = {
     "budget": lambda: order.by_budget(grid()),
     "differences": differences,
@@ -241,4 +254,5 @@ TABLES = {
     "fade": fade,
     "lazy": lazy,
     "riffle": riffled,
+    "riffle-text": riffled_text,
 }
