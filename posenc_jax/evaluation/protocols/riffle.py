@@ -19,7 +19,11 @@ from posenc_jax.evaluation.windows import Plan, Text, gathered
 from posenc_jax.runtime.errors import ConfigError
 
 ALONE, RIFFLED, FOREIGN = "alone", "riffled", "foreign"
-DIFFERENCES = {"price": (RIFFLED, ALONE), "null": (FOREIGN, ALONE), "saved": (FOREIGN, RIFFLED)}
+DIFFERENCES = {  # pandas reads "null" as a missing part
+    "price": (RIFFLED, ALONE),
+    "null-price": (FOREIGN, ALONE),
+    "saved": (FOREIGN, RIFFLED),
+}
 
 
 class Riffle(Protocol):
@@ -99,7 +103,7 @@ class Riffle(Protocol):
             own = {row["part"]: row for row in rows if label(row) == name}
             body.append([name, *(_mean(own.get(part)) for part in (ALONE, RIFFLED, *DIFFERENCES))])
         caption = (
-            "nats per token; price: added by the other document; null: that of a reader of the "
+            "nats per token; price: added by the other document; null-price: of a reader of the "
             "last block, whose earlier ones are a third document's; saved: by its own earlier "
             "blocks; 95% intervals over documents"
         )
