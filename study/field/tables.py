@@ -234,13 +234,12 @@ def riffled() -> str:
 def riffled_text() -> str:
     """Loss alone, price and saved on source code, at L and at 4 L."""
     rows, body = published("field/rows/text"), []
+    asked = [(length, part) for length in (128, 512) for part in ("alone", "price", "saved")]
     for method in ("none", "yarn:4", "pi:4", "self_extend"):
-        own, cells = rows[rows.method == method], []
-        for length in (128, 512):
-            at = own[own.length == length]
-            cells += [short(seeds(at[at.part == one], "nll")) for one in ("alone", "price", "saved")]
-        body.append([method, *cells])
-    head = [f"{what}, {length}" for length in ("L", "4 L") for what in ("alone", "price", "saved")]
+        own = rows[rows.method == method]
+        cells = [own[(own.length == length) & (own.part == part)] for length, part in asked]
+        body.append([method, *(short(seeds(one, "nll")) for one in cells)])
+    head = [f"{part}, {'L' if length == 128 else '4 L'}" for length, part in asked]
     return markdown(["", *head], body)
 
 
