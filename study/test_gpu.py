@@ -103,12 +103,15 @@ def test_a_kernel_without_a_gradient_is_not_differentiated(name, monkeypatch):
 
 @pytest.mark.slow
 def test_the_campaign_runs_on_a_cpu_and_goes_on_where_it_was(tmp_path, monkeypatch):
-    words = ["make", "gpu", "GPU=dry", f"OUT={tmp_path}", f"PYTHON={sys.executable}"]
+    words = ["make", "gpu", f"OUT={tmp_path}", f"PYTHON={sys.executable}"]
 
-    def call():
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    def call(how="dry"):
+        done = subprocess.run([*words, f"GPU={how}"], cwd=ROOT, capture_output=True, text=True)
         return done.stdout + done.stderr
 
+    out = call("dry plans")
+    assert f"{tmp_path}/gpu.md: 0 failed" in out and "not done" not in out, out
+    assert set(Records(tmp_path / "gpu.jsonl").by_key) == {"machine/facts"}
     assert "not done yet; the same command goes on" in call()
     records = Records(tmp_path / "gpu.jsonl").by_key
     assert all(record["state"] == DONE for record in records.values())

@@ -1,4 +1,4 @@
-"""python -m study.gpu [--dry] [--out=DIR] [--seconds=570] [--again]
+"""python -m study.gpu [--dry] [--out=DIR] [--seconds=570] [--again] [--plans]
 
 The campaign on a lent GPU: what has no record yet, in this time. First it checks and times this
 library: training steps, long rows, the kernels of every encoding against plain attention, a run
@@ -7,7 +7,7 @@ repeated and resumed. Then it trains and evaluates the plans of campaign.py.
 DIR/gpu.jsonl has each measurement at once, DIR/gpu.md the tables, which are printed last, and
 DIR/PLAN.tar.xz what a plan's runs measured. What is committed in `done`, beside this file, is left
 out: gpu.jsonl, and PLAN-NUMBER.tar.xz. The same command goes on, also in another lease. --again
-repeats failures, --dry runs tiny sizes on a CPU.
+repeats failures, --plans measures nothing, --dry runs tiny sizes on a CPU.
 """
 
 import argparse
@@ -54,6 +54,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/gpu"))
     parser.add_argument("--seconds", type=float, default=570, help="after which this call stops")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--plans", action="store_true", help="train and evaluate, measure nothing")
     options = parser.parse_args()
     until = time.monotonic() + options.seconds
     backend.configure(keep_programs=False)  # compilation is part of the measurement
@@ -64,7 +65,7 @@ def main() -> int:
     records = Records(options.out / "gpu.jsonl", campaign.COMMITTED / "gpu.jsonl")
     records.add("machine/facts", DONE, **facts)
     print("  ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
-    code = measured(records, options.dry, until, options.again)
+    code = OK if options.plans else measured(records, options.dry, until, options.again)
     if code == OK:
         code = trained(options.out, options.dry, until)
     tables = render(records)
