@@ -50,8 +50,6 @@ SHARPENED = {
     "T5 bias": "#CC79A7",
     "ALiBi": "#E69F00",
 }
-
-
 FADING = {
     "RoPE": "#000000",
     "selective RoPE": "#D55E00",

@@ -24,7 +24,7 @@ COMMITTED = Path(__file__).parent / "done"
 PLANS = ("order", "small", "zoo", "extend", "finetune")
 KEPT = ("config.json", "metrics.jsonl", "eval/curves.csv", "eval/sums.parquet")
 LEAST = 20.0  # seconds; with less left nothing is begun
-# While one run compiles or reads, another trains.
+# Three runs at a time on one GPU: while one compiles or reads, another trains.
 SHARED = {"CUDA_VISIBLE_DEVICES": "0,0,0", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.3"}
 SWEPT = 2 / 3  # of the time of `small`, whose text is read with the weights of the same lease
 
@@ -39,7 +39,7 @@ def run(plan: str, workdir: Path, out: Path, seconds: float, tiny: bool) -> int:
     until, small_runs = time.monotonic() + seconds, plan == "small"
     minutes = seconds * (SWEPT if small_runs else 1) / 60
     config = dry.shortened(plan, workdir) if tiny else f"study/gpu/{plan}.py"
-    words = [f"--config={config}", f"--workdir={folder}", f"--minutes={minutes:.2f}", "--workers=3"]
+    words = [f"--config={config}", f"--workdir={folder}", f"--minutes={minutes:.2f}"]
     command = [sys.executable, "scripts/sweep.py", *words]
     code = subprocess.run(command, cwd=ROOT, env=os.environ | SHARED).returncode
     finished = folder

@@ -9,6 +9,7 @@ import pandas as pd
 
 from study.cells import STUDY, markdown, seeds, short
 from study.gpu import order
+from study.order.tables import ENCODINGS, measured, names_of
 
 SHOWN = "nope rope alibi t5 kerple_log sandwich hybrid fox relative dape".split()
 
@@ -23,8 +24,9 @@ def records(file: str, part: str) -> dict[str, dict[str, Any]]:
 def gpu_kernels() -> str:
     """Milliseconds of attention and its gradient, and errors of the gradient in per mille."""
     body, ways = [], ("plain", "blockwise", "cudnn")
+    every = records("nvidia-h200.jsonl", "kernels")
     for name in SHOWN:
-        record = records("nvidia-h200.jsonl", "kernels")[f"{name}@1024"]
+        record = every[f"{name}@1024"]
         times = [record.get(f"{way}_ms") for way in ways]
         ratio = times[0] / times[2] if times[2] else None
         errors = [record.get(f"{way}_gradient_error", 0) * 1000 for way in ("plain", "cudnn")]
@@ -36,14 +38,14 @@ def gpu_kernels() -> str:
 
 def gpu_steps() -> str:
     """Training steps before and after the step was changed, and without two of the changes."""
-    before = records("nvidia-h200.jsonl", "steps")
-    body = []
+    before, body = records("nvidia-h200.jsonl", "steps"), []
     for name, now in records("done/gpu.jsonl", "steps").items():
-        if name != "product":
-            old, speed = before.get(name, {}).get("tokens_per_s"), now["tokens_per_s"]
-            times = [f"{old:,.0f}", f"{speed / old:.2f}"] if old else ["-", "-"]
-            cells = [f"{speed:,.0f}", f"{now['mfu']:.1%}", f"{now['temporary_mib'] / 1024:.1f}"]
-            body.append([name, times[0], *cells[:1], times[1], *cells[1:]])
+        if name == "product":
+            continue
+        speed, old = now["tokens_per_s"], before.get(name, {}).get("tokens_per_s")
+        then, ratio = (f"{old:,.0f}", f"{speed / old:.2f}") if old else ("-", "-")
+        memory = f"{now['temporary_mib'] / 1024:.1f}"
+        body.append([name, then, f"{speed:,.0f}", ratio, f"{now['mfu']:.1%}", memory])
     head = ["", "tokens/s before", "tokens/s now", "ratio", "of the peak", "temporary, GiB"]
     return markdown(head, body)
 
@@ -61,16 +63,15 @@ def campaign(plan: str) -> pd.DataFrame:
 
 def gpu_order() -> str:
     """Found and order beyond L of the runs of 10.7M parameters."""
-    rows = campaign("order")
-    far = rows[(rows.length == order.FAR * order.L) & (rows.part == "beyond")]
-    body = []
-    groups = far.groupby(["encoding", "extension"])
-    for (encoding, method), own in sorted(groups, key=lambda one: (one[0][0], one[0][1] != "none")):
-        cells = [
-            short(seeds(own[own.protocol == protocol], value), of=3)
-            for protocol, value in (("found", "found"), ("last_of_two", "order"))
-        ]
-        body.append([encoding + ("" if method == "none" else f" with {method}"), *cells])
+    rows, body = campaign("order"), []
+    rows = rows.assign(name=names_of(rows.encoding.map(ENCODINGS), rows.method))
+    for name, own in rows[rows.part == "beyond"].groupby("name"):
+        found, last = (
+            measured(own, protocol, length=order.FAR * order.L)
+            for protocol in ("found", "last_of_two")
+        )
+        cells = [short(seeds(found, "found"), of=3), short(seeds(last, "order"), of=3)]
+        body.append([str(name), *cells])
     return markdown(["8 L = 4,096 tokens", "found beyond L", "order beyond L"], body)
 
 

@@ -86,9 +86,8 @@ def priced(reader):
 
 def test_a_reader_of_the_last_block_pays_its_null():
     _, rows = priced(last_block)
-    assert (
-        rows["price"]["nll"] == rows["null-price"]["nll"] > 0.1
-    )  # after a switch it sees the other
+    # After a switch it sees the other document.
+    assert rows["price"]["nll"] == rows["null-price"]["nll"] > 0.1
     assert rows["saved"]["nll"] == 0
 
 
