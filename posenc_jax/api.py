@@ -1,6 +1,7 @@
 """Train and evaluate a run: what programs and notebooks call."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,10 +117,9 @@ def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) 
     from posenc_jax.tracking.wandb import log_with_training
     from posenc_jax.training import loop
 
-    Workdir(workdir).refuse_another(config)  # before any text is read
     planning.check(evaluation, config)
-    planning.check_readable(evaluation, config)
-    code = loop.train(config, workdir)
+    readable = partial(planning.check_readable, evaluation, config)
+    code = loop.train(config, workdir, readable)
     if code != DONE:
         return code
     curves = evaluate_run(evaluation, workdir)

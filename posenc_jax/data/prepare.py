@@ -27,37 +27,51 @@ FEW = 5  # with fewer documents the end of each is held out, as whole ones would
 
 
 def prepare_corpora(
-    origin: Origin, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()
+    origin: Origin,
+    seed: int,
+    encoder: Encoder | None = None,
+    *,
+    quiet: bool = False,
+    stopping: Sequence[str] = (),
 ) -> Corpus | Mixture:
     """The tokens of an origin, a mixture or not."""
-    how = {"quiet": quiet, "stopping": stopping}
+    how: dict[str, Any] = {"quiet": quiet, "stopping": stopping}
     if not isinstance(origin, MixtureSource):
         assert isinstance(origin, Documents | Tokens)
-        return prepare(origin, seed, **how)
-    parts = {name: prepare(part, seed, **how) for name, part in origin.parts.items()}
+        return prepare(origin, seed, encoder, **how)
+    encoder = encoder or tokenizer.load(origin.tokenizer)
+    parts = {name: prepare(part, seed, encoder, **how) for name, part in origin.parts.items()}
     return Mixture(parts, origin.shares)
 
 
 def prepare(
-    source: Documents | Tokens, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()
+    source: Documents | Tokens,
+    seed: int,
+    encoder: Encoder | None = None,
+    *,
+    quiet: bool = False,
+    stopping: Sequence[str] = (),
 ) -> Corpus:
-    """The corpus of a source, from the cache or built into it.
+    """The corpus of a source, from the cache or built into it, with its tokenizer if that is loaded
+    already.
 
     `stopping` is looked at between documents: the names of signals that asked to stop.
     """
     if isinstance(source, Tokens):
         corpus = corpora.of_folder(source.tokens)
     else:
-        corpus = _cached(source, seed, quiet=quiet, stopping=stopping)
+        corpus = _cached(source, seed, encoder, quiet=quiet, stopping=stopping)
     if not (corpus.lossless or quiet):
         warn(_losses(corpus.card))
     return corpus
 
 
-def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str]) -> Corpus:
+def _cached(
+    source: Documents, seed: int, encoder: Encoder | None, *, quiet: bool, stopping: Sequence[str]
+) -> Corpus:
     root = corpora.cache_folder(source.cache)
     with Hashes(root) as hashes:
-        text = _described(source, seed, hashes)
+        text = _described(source, seed, encoder or tokenizer.load(source.tokenizer), hashes)
         folder = root / f"{source.kind()}-{text.key}"
         card = corpora.card_of(folder)
         if card is None:
@@ -85,8 +99,7 @@ class _Text(NamedTuple):
         return hashlib.sha256(named).hexdigest()[:16]
 
 
-def _described(source: Documents, seed: int, hashes: Hashes) -> _Text:
-    encoder = tokenizer.load(source.tokenizer)
+def _described(source: Documents, seed: int, encoder: Encoder, hashes: Hashes) -> _Text:
     listed, held = (
         [
             {"path": str(path), "size": path.stat().st_size, "sha256": hashes.of(path)}

@@ -58,7 +58,8 @@ def text_of(
             f"the run's text is gone: {'; '.join(missing)}. If it moved, name its place with "
             "train.py --workdir=RUN --config.data.path=NEW; of an exported run in its config.json"
         )
-    corpus = prepare_corpora(origin, own.seed, stopping=stopping)
+    known = None if isinstance(encoder, Unavailable) else encoder
+    corpus = prepare_corpora(origin, own.seed, known, stopping=stopping)
     if corpus.fingerprint != own.fingerprint:
         raise DataError(
             "the run's text changed since it was trained, and its held-out documents with it: they "
@@ -68,13 +69,13 @@ def text_of(
     return part_of(corpus, origin, asked)
 
 
-def own_split(asked: EvaluationData, origin: Origin, seed: int) -> Split | None:
+def own_split(asked: EvaluationData, origin: Origin, corpus: Corpus | Mixture) -> Split | None:
     """The split of a run's own text that an evaluation will read; None if it names another text,
     whose files must be there."""
     if asked.tokens:
         corpora.of_folder(asked.tokens)
     elif _is_own(asked, origin):
-        return part_of(prepare_corpora(origin, seed), origin, asked).split
+        return part_of(corpus, origin, asked).split
     else:
         _another(asked, origin, "bytes").files()
     return None
@@ -112,7 +113,8 @@ def _other(
 ) -> Source:
     """All documents of another text."""
     other = _another(asked, own.source, encoder.file)
-    corpus = prepare(other, own.seed, stopping=stopping)
+    assert not isinstance(encoder, Unavailable)  # which has no file
+    corpus = prepare(other, own.seed, encoder, stopping=stopping)
     return Source(corpus.train, other.description, corpus.fingerprint, _free(other.short_name))
 
 

@@ -23,7 +23,7 @@ from posenc_jax.evaluation.statistics import FEW_DOCUMENTS, Units
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
-from posenc_jax.runs.subject import Subject, load_subject, run_config, saved_steps
+from posenc_jax.runs.subject import Subject, run_config, saved_steps, subjects_of
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError, DataError, Stopped
 from posenc_jax.runtime.files import locked
@@ -49,33 +49,30 @@ def evaluate(
     """Evaluate checkpoints of a run, the last one if None, or all; `eval/` is locked meanwhile."""
     with processes.joined(config), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
-        folder = workdir / "eval"
-        run_config(workdir)  # before a folder is made in it
+        folder, run = workdir / "eval", run_config(workdir)
         if is_lead():
             folder.mkdir(exist_ok=True)
             stack.enter_context(locked(folder, "another evaluation of this run"))
-        return _evaluate(config, workdir, steps, signals)
+        requested = list(steps or [])
+        if steps is None or None in requested and config.distributed:  # it may save meanwhile
+            saved = processes.numbers_of_lead(saved_steps(workdir))
+            requested = saved if steps is None else [saved[-1] if s is None else s for s in steps]
+        return _evaluate(config, subjects_of(run, workdir, requested), folder, signals)
 
 
 def _evaluate(
-    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None, signals: Sequence[str]
+    config: Evaluation, subjects: Iterable[Subject], folder: Path, signals: Sequence[str]
 ) -> Evaluated:
-    folder, stopping = workdir / "eval", processes.Stopping(signals, devices.make_mesh())
+    stopping = processes.Stopping(signals, devices.make_mesh())
     store = Store(folder / "cells")
     earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
     measured, recorded, rows, left_out = [], [], [], []
     text = subject = None
-    requested = list(steps or [])
-    if steps is None or None in requested and config.distributed:  # it may save meanwhile
-        saved = processes.numbers_of_lead(saved_steps(workdir))
-        requested = saved if steps is None else [saved[-1] if s is None else s for s in requested]
-    for step in requested:
+    devices.check(config.sequence)
+    for subject in subjects:
         if stopping():
             break
-        subject = load_subject(workdir, step)
         lengths = lengths_of(config, subject.trained)
-        devices.check(config.sequence)
-        planning.check_cut(config, subject.plain)
         if text is None:
             text = choose(config, subject, lengths, signals, earlier)
             processes.check_same(text.hash, "text", DataError)

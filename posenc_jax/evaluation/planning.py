@@ -14,6 +14,7 @@ from posenc_jax.config.check import mistakes_in_evaluation
 from posenc_jax.config.resolve import reached, trained_length
 from posenc_jax.config.schema import words
 from posenc_jax.data import texts
+from posenc_jax.data.corpora import Corpus, Mixture
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation import methods, protocols, windows
 from posenc_jax.evaluation.cells import cell_key, model_key, tree_key
@@ -74,24 +75,23 @@ def check(config: Evaluation, run: Training) -> None:
     plain = building.plain(run, jax.random.key(0))
     lengths = lengths_of(config, trained_length(run))
     check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
-    check_cut(config, plain)
-    methods.methods(config.extensions, plain, lengths[-1] / plain.train_length)  # and their options
+    ratio = lengths[-1] / plain.train_length
+    for method in methods.methods(config.extensions, plain, ratio):  # which checks their options
+        check_cut(config, method.applied(plain, plain, ratio))
 
 
 def check_cut(config: Evaluation, encoding: Encoding) -> None:
-    """Refuse an encoding or a method that reads whole rows, where devices share them."""
+    """Refuse an encoding that reads whole rows, where devices share them."""
     if config.sequence > 1:
-        chosen = methods.methods(config.extensions, encoding, 1.0)
         try:
-            for extended in (encoding, *(m.applied(encoding, encoding, 1.0) for m in chosen)):
-                ring.check(extended)
+            ring.check(encoding)
         except ValueError as error:
             raise ConfigError(str(error)) from error
 
 
-def check_readable(config: Evaluation, run: Training) -> None:
+def check_readable(config: Evaluation, run: Training, corpus: Corpus | Mixture) -> None:
     """Before training: refuse held-out documents that are too short for the evaluation."""
-    split = texts.own_split(config.data, run.data.source, run.seed)
+    split = texts.own_split(config.data, run.data.source, corpus)
     if split is not None:
         longest = max(lengths_of(config, trained_length(run)))
         windows.choose(windows.in_stretches(split, longest), longest)
@@ -155,6 +155,7 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
             except ValueError as error:
                 skipped[str(error)] = None
                 continue
+            check_cut(config, encoding)
             numbers = tree_key(encoding)
             for pass_ in passes[length]:
                 protocol, span, reading = pass_

@@ -48,17 +48,19 @@ def make(config: Training, start: Params | None = None) -> Parts:
     if start is None:
         model_key, _ = jax.random.split(key_of(config.seed))
         model = jax.jit(lambda key: models.make(config.model, key))(model_key)
-        parts = Parts(model, first_encoding(config))
-    else:
-        parts = unextended(config).replace(start)
-    return Parts(parts.model, building.extended(config, parts.encoding))
+        return extended(config, Parts(model, first_encoding(config)))
+    return extended(config, unextended(config).replace(start))
+
+
+def extended(config: Training, plain: Parts) -> Parts:
+    """The parts with the run's own extension."""
+    return Parts(plain.model, building.extended(config, plain.encoding))
 
 
 def blank(config: Training) -> Parts:
     """The parts of a run to be read: shapes instead of the model's arrays, until they replace
     them."""
-    plain = unextended(config)
-    return Parts(plain.model, building.extended(config, plain.encoding))
+    return extended(config, unextended(config))
 
 
 def unextended(config: Training) -> Parts:
@@ -87,8 +89,9 @@ def key_of(seed: int) -> jax.Array:
 
 
 def check(config: Training) -> None:
-    """Check options that only the scheme, the extension and the devices can judge."""
-    if problems := building.mistakes(config):
+    """Check what only the devices can judge, and the encoding of a distributed run, which is not
+    built before its processes have met."""
+    if config.distributed and (problems := building.mistakes(config)):
         raise ConfigError(*problems)
     devices.check(config.sequence)
     rows, shares = config.batch_size // config.accumulate, jax.device_count() // config.sequence

@@ -1,7 +1,7 @@
 """Load a run: for evaluations, plots, notebooks, scripts, and the runs that start from it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +60,7 @@ class Loaded(NamedTuple):
     config: Training
     step: int
     parts: parameters.Parts
+    plain: Encoding  # without the run's extension, and with the arrays that it begins with
     card: Mapping[str, Any]
 
 
@@ -82,36 +83,47 @@ def load_run(workdir, step: int | None = None) -> Run:
 
 def load_subject(workdir: Path, step: int | None = None) -> Subject:
     """Load a run for an evaluation, at its last or a given checkpoint."""
-    loaded = load(workdir, step)
-    config, card, plain = loaded.config, loaded.card, loaded.parts.encoding
+    return next(subjects_of(run_config(workdir), workdir, [step]))
+
+
+def subjects_of(config: Training, workdir: Path, steps: Sequence[int | None]) -> Iterator[Subject]:
+    """Load checkpoints of a run, the last one for None; what they share is read once."""
     named = extensions.named(config.extension.name)
     extensible = not any(record.kind.name == "table" for record, _ in named)
-    if extensible:
-        trained = parameters.trained_arrays(plain)
-        plain = parameters.with_leaves(parameters.first_encoding(config), trained)
-    return Subject(
-        name=printable(workdir.resolve().name),
-        step=loaded.step,
-        seed=config.seed,
-        parts=loaded.parts,
-        plain=plain,
-        extensible=extensible,
-        trained=trained_length(config),
-        tokenizer=_tokenizer(workdir, loaded),
-        digests=read_trained_on(workdir, card),
-        text=OwnText(config.data.source, config.seed, card["data"]),
-        prefix=config.data.prefix,
-    )
+    first: Subject | None = None
+    for step in steps:
+        loaded = _load(config, workdir, step)
+        plain = loaded.parts.encoding
+        if extensible:
+            trained = parameters.trained_arrays(plain)
+            plain = parameters.with_leaves(loaded.plain, trained)
+        own: dict[str, Any] = {"step": loaded.step, "parts": loaded.parts, "plain": plain}
+        if first is None:
+            first = Subject(
+                name=printable(workdir.resolve().name),
+                seed=config.seed,
+                extensible=extensible,
+                trained=trained_length(config),
+                tokenizer=_tokenizer(workdir, loaded),
+                digests=read_trained_on(workdir, loaded.card),
+                text=OwnText(config.data.source, config.seed, loaded.card["data"]),
+                prefix=config.data.prefix,
+                **own,
+            )
+        yield dataclasses.replace(first, **own)
 
 
 def load(workdir: Path, step: int | None = None) -> Loaded:
-    """Load the last or a given checkpoint of a run.
+    """Load the last or a given checkpoint of a run."""
+    return _load(run_config(workdir), workdir, step)
 
-    A run in training may replace its last checkpoint meanwhile, so everything slow comes before
-    the choice of one.
-    """
-    config = parameters.readable(run_config(workdir))
-    blank = parameters.blank(config)
+
+def _load(config: Training, workdir: Path, step: int | None) -> Loaded:
+    """A run in training may replace its last checkpoint meanwhile, so everything slow comes before
+    the choice of one."""
+    config = parameters.readable(config)
+    plain = parameters.unextended(config)
+    blank = parameters.extended(config, plain)
     for _ in range(TRIES):
         saved = saved_steps(workdir)
         chosen = saved[-1] if step is None else step
@@ -125,7 +137,7 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
                 raise
         else:
             params = parameters.on_device(state[PARAMETERS])
-            return Loaded(config, chosen, blank.replace(params), card)
+            return Loaded(config, chosen, blank.replace(params), plain.encoding, card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
 
 

@@ -1,7 +1,7 @@
 """The training loop: start or resume a run, train, save and record it."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from statistics import median
@@ -10,6 +10,7 @@ import jax
 
 from posenc_jax.config import Training
 from posenc_jax.data import batches
+from posenc_jax.data.corpora import Corpus, Mixture
 from posenc_jax.data.prepare import prepare_corpora
 from posenc_jax.runs import parameters, processes
 from posenc_jax.runs import subject as subjects
@@ -27,17 +28,28 @@ from posenc_jax.training.train_step import State, fresh_state, train_step
 from posenc_jax.training.validation import Validation
 
 
-def train(config: Training, workdir: Path) -> int:
-    """Train or resume the run in a workdir and return its exit code."""
+def train(
+    config: Training,
+    workdir: Path,
+    accept: Callable[[Corpus | Mixture], None] = lambda corpus: None,
+) -> int:
+    """Train or resume the run in a workdir and return its exit code.
+
+    `accept` raises if its text does not suit what follows. No mistake claims the workdir: it is
+    locked, then its text is read and a first batch made, then it is claimed.
+    """
     with processes.joined(config), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
         run = Workdir(workdir, writes=is_lead())
         run.refuse_another(config)  # before its text is read
         stack.enter_context(run.opened())
-        parameters.check(config)  # before anything is written: a mistake must not claim the workdir
+        parameters.check(config)
         corpus = prepare_corpora(config.data.source, config.seed, stopping=signals)
         processes.check_same(corpus.fingerprint, "data", errors.DataError)
         config = parameters.with_vocab(config, corpus.vocab)
+        rows = batches.batches_of(corpus, config)
+        rows.batch(0)
+        accept(corpus)
         if config.anneal and is_lead() and run.config() is None:
             annealing.begin(config, run)
         saving = stack.enter_context(closing(Saving(run.path, config.keep)))
@@ -45,7 +57,7 @@ def train(config: Training, workdir: Path) -> int:
         if config.init_from and is_lead() and not saving.steps():
             subjects.check_tokenizer(config.init_from, corpus.encoder.hash)
         run.claim(config)
-        return _train(config, run, corpus, saving, signals)
+        return _train(config, run, corpus, rows, saving, signals)
 
 
 def _check_steps(steps: int, saved: list[int]) -> None:
@@ -56,7 +68,7 @@ def _check_steps(steps: int, saved: list[int]) -> None:
         )
 
 
-def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
+def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence[str]) -> int:
     mesh, transform = devices.make_mesh(sequence=config.sequence), optimizer.make(config)
     parts, step, state = _start(config, run, corpus, saving, mesh, transform)
     stopping, profile = processes.Stopping(signals, mesh), Profile(config, run)
@@ -75,8 +87,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         # Opening wandb takes half a minute if its host is unreachable.
         facts["data_fingerprint"] = corpus.fingerprint
         view = View(config, run.path, identity_of(run.path), facts)
-    rows, report = batches.batches_of(corpus, config), Report(run, config, parts, step)
-    rate = optimizer.schedule(config)
+    report, rate = Report(run, config, parts, step), optimizer.schedule(config)
     recorder = Recorder(report, metrics, view, rate, corpus.lossless)
     with recorder as record, profile:
 

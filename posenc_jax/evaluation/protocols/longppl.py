@@ -68,7 +68,7 @@ def keys_of(text: Text, subject: Any, config: Evaluation, last: int) -> np.ndarr
     reference = load_subject(Path(config.reference))
     short = config.short or subject.trained
     _check(text, subject, reference, short, last)
-    planning.check_cut(config, reference.plain)
+    planning.check_cut(config, reference.parts.encoding)
     reader = reader_of(config, reference, text.split.tokens)
 
     def nats(length: int) -> np.ndarray:  # [W, K]
