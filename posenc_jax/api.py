@@ -134,15 +134,13 @@ def _measure(
 ) -> "tuple[Evaluated, list[Path]]":
     """Evaluate checkpoints of a run and draw its curves."""
     from posenc_jax.evaluation.evaluate import evaluate
-    from posenc_jax.evaluation.ngrams import read_yardsticks
     from posenc_jax.plots import curves
     from posenc_jax.runs.processes import is_lead
 
     evaluated = evaluate(config, workdir, steps)
     if not is_lead():
         return evaluated, []
-    ngrams = read_yardsticks(workdir / "eval")
-    return evaluated, curves.draw(evaluated.every, workdir / "plots", evaluated.name, ngrams)
+    return evaluated, curves.draw(evaluated.every, workdir / "plots", evaluated.name)
 
 
 def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:

@@ -1,8 +1,7 @@
 """python scripts/plot_curves.py RUN[@METHOD[,METHOD...]] [RUN ...] --out=DIR
 
 Plots the curves of several evaluated runs, with one plot per protocol: same_token.png,
-nonoverlap.png, sliding.png and position.png in DIR. Each run has the named methods, or all of them;
-n-grams of scripts/yardstick.py are grey:
+nonoverlap.png, sliding.png and position.png in DIR. Each run has the named methods, or all of them:
 
   python scripts/plot_curves.py runs/rope@none,yarn:8 runs/alibi@none --out=pictures
   python scripts/plot_curves.py runs/rope runs/alibi --format=pdf --width=3.3
@@ -12,7 +11,6 @@ import sys
 from pathlib import Path
 
 from posenc_jax.evaluation import compare
-from posenc_jax.evaluation.ngrams import read_yardsticks
 from posenc_jax.plots import curves, style
 from posenc_jax.runtime import terminal
 
@@ -31,9 +29,7 @@ def main(argv: list[str]) -> int:
     def plot() -> None:
         with style.printed(style.Form(options.format, options.width)):
             cells = compare.comparable(compare.readable(options.runs, options.evaluation))
-            folders = [compare.parse_selection(run).run / "eval" for run in options.runs]
-            ngrams = [row for folder in folders for row in read_yardsticks(folder)]
-            plots = curves.draw(cells, options.out, cells[0].facts["evaluation"], ngrams)
+            plots = curves.draw(cells, options.out, cells[0].facts["evaluation"])
             terminal.say("\n".join(map(str, plots)))
 
     return terminal.code_of(plot)

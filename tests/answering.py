@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.config.schema import Encoding, Training
-from posenc_jax.evaluation import ngrams
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.report.runs import ReportData, Run
 
@@ -43,8 +42,7 @@ def gathered(*cells):
     points = points.astype({"accuracy": float, "bpb": float})
     runs = [_run(row) for row in points.drop_duplicates("group").itertuples()]
     none = points.iloc[:0]
-    yardsticks = pd.DataFrame(columns=[*ngrams.YARDSTICK_COLUMNS, "read"])
-    return ReportData(runs, points, yardsticks, none, [])
+    return ReportData(runs, points, none, [])
 
 
 def _run(row):

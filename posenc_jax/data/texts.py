@@ -153,7 +153,9 @@ def _part(corpus: Corpus, origin: Origin, part: str) -> Source:
             f"data.part={part}: the run kept no documents for it; train it with "
             f"data.{field} above 0, or name another text (data.source, data.path)"
         )
-    read = corpus.fingerprint if part == "held_out" else digest_of(name, corpus)
+    read = corpus.fingerprint
+    if part != "held_out":  # counts as a text of its own
+        read = hashlib.sha256(f"{read} {name}".encode()).hexdigest()
     return Source(split, f"{words} {origin.description}", read, name)
 
 
@@ -180,8 +182,3 @@ def _refuse_part(asked: EvaluationData) -> None:
 def _free(name: str) -> str:
     """The name of another text, beside those of the run's own."""
     return f"{name}-text" if name in (HELD_OUT, CHOOSE) else name
-
-
-def digest_of(part: str, corpus: Corpus) -> str:
-    """Digest of a part of a text, which counts as a text of its own."""
-    return hashlib.sha256(f"{corpus.fingerprint} {part}".encode()).hexdigest()

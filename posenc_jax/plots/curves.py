@@ -178,24 +178,9 @@ def null_of(protocol: str) -> Line:
     return FRESH if protocol == protocols.HEADLINE else NULL
 
 
-def gram(order: int, counted: int | None = None) -> str:
-    return f"{order}-gram" + ("" if counted is None else f" of {counted / 1e6:.3g}M")
-
-
-def yardstick(lengths: Sequence[int], value: float, name: str) -> Line:
-    """Line of an n-gram on the same targets, constant over context length."""
-    return Line(name, lengths, [value] * len(lengths), style.YARDSTICK)
-
-
-def draw(
-    cells: Sequence[Measured],
-    folder: Path,
-    evaluation: str = HELD_OUT,
-    yardsticks: Sequence[dict] = (),
-) -> list[Path]:
+def draw(cells: Sequence[Measured], folder: Path, evaluation: str = HELD_OUT) -> list[Path]:
     """Draw every picture of an evaluation of one run or several and return the files.
 
-    The best of `yardsticks`, rows of eval/yardsticks.csv, on the same targets is drawn in grey.
     File names end in the name of the evaluation, except for the run's own held-out text.
     """
     try:
@@ -209,9 +194,7 @@ def draw(
     several_runs = len({row["run"] for row in rows}) > 1
     newest = [row for row in rows if several_runs or row["step"] == last]
     last_cells = [c for c in cells if several_runs or c.facts["step"] == last]
-    figures = {
-        name: against_length(newest, name, yardsticks) for name in protocols.against_length()
-    }
+    figures = {name: against_length(newest, name) for name in protocols.against_length()}
     for protocol in protocols.shown():
         own = by_place(last_cells, protocol.name) if protocol.by_place else None
         figure, panels = figures.get(protocol.name) or own, protocol.picture(last_cells)
@@ -243,9 +226,7 @@ def _caption(name: str, rows: Sequence[dict], figure: "Figure") -> str:
     )
 
 
-def against_length(
-    rows: Sequence[dict], protocol: str, yardsticks: Sequence[dict] = ()
-) -> "Figure | None":
+def against_length(rows: Sequence[dict], protocol: str) -> "Figure | None":
     """Perplexity, bits per byte or accuracy, as the protocol has it, with 95% intervals.
 
     Nats per token replace bits per byte where the tokenizer loses text.
@@ -271,8 +252,6 @@ def against_length(
             if known:
                 x = sorted(known)
                 others.append(entry._replace(x=x, y=[known[length] for length in x]))
-    elif protocol == protocols.HEADLINE:
-        others += _yardsticks(rows, value, yardsticks)
     return chart(
         [*apart(lines), *others],
         y=VALUES[value],
@@ -327,22 +306,6 @@ def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
         trained=[row["train_length"] for row in rows],
         **_titles(protocol, [records.row(cell) for cell in chosen]),
     )
-
-
-def _yardsticks(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) -> list[Line]:
-    """The best n-gram on the same targets, named by the size of its text if sizes differ."""
-    lengths, scored = sorted({r["length"] for r in rows}), {row["token_hash"] for row in rows}
-    values = {
-        (row["counted"], row["order"]): row[value]
-        for row in yardsticks
-        if row["token_hash"] in scored and row[value]
-    }
-    if not values:
-        return []
-    counted, order = min(values, key=lambda key: values[key])
-    several = len({counted for counted, _ in values}) > 1
-    name = gram(order, counted if several else None)
-    return [yardstick(lengths, values[counted, order], name)]
 
 
 @style.styled()

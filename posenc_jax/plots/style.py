@@ -95,7 +95,6 @@ ORDERLESS: Look = dict(color="0.55", linestyle="--", linewidth=1.5, zorder=1)
 FRESH: Look = dict(color="0.2", linestyle=(0, (2.5, 1.6)), linewidth=1.2)
 STREAMING: Look = dict(color="0.2", linestyle=(0, (5, 2, 1, 2, 1, 2)), linewidth=1.1)
 WINDOW: Look = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
-YARDSTICK: Look = dict(color="0.45", linestyle="-", linewidth=1.1, zorder=1)
 
 ASPECT = 0.72  # height / width of a narrow panel
 LINE = 0.17  # inches per line of a legend

@@ -10,8 +10,8 @@ from posenc_jax.display import NONE, Line, Table, rounded
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.statistics import over_seeds
-from posenc_jax.plots import curves, style
-from posenc_jax.report.runs import Frame, ReportData
+from posenc_jax.plots import style
+from posenc_jax.report.runs import Frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,26 +57,6 @@ def by_length(points: Frame, value: str) -> list[Line]:
     return sorted(
         (item for item in lines if item.x), key=lambda item: (-item.x[-1], sign * item.y[-1])
     )
-
-
-def yardsticks(data: ReportData, points: Frame) -> Frame:
-    """N-grams counted on the training text of these runs, scored on the same targets, by order.
-
-    Their names include the amount of text counted where it differs.
-    """
-    texts = {run.read for run in data.runs if run.id in set(points.id)}
-    rows = data.yardsticks
-    rows = rows[rows.token_hash.isin(points.token_hash) & rows["read"].isin(texts)]
-    several = rows.counted.nunique() > 1
-    names = [curves.gram(row.order, row.counted if several else None) for row in rows.itertuples()]
-    return rows.assign(name=names).sort_values(["counted", "order"])
-
-
-def ngram_lines(data: ReportData, points: Frame) -> list[Line]:
-    """A grey line for the loss of each n-gram on the same targets, best first."""
-    lengths = sorted(points.length.unique())
-    rows = yardsticks(data, points).dropna(subset="bpb").sort_values("bpb")
-    return [curves.yardstick(lengths, row.bpb, row.name) for row in rows.itertuples()]
 
 
 def with_method(name: str, method: str) -> str:

@@ -1,4 +1,4 @@
-"""Progress of training: loss against steps, unfinished groups, and the n-gram reached."""
+"""Progress of training: loss against steps, and unfinished groups."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.display import Line
-from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
 from posenc_jax.report import figures
@@ -27,7 +26,6 @@ class Learned(NamedTuple):
     loss: float  # at the last step, mean over seeds
     falls: dict[int, float]  # by seed, scaled to a quarter of the steps
     of_best: dict[int, float] | None  # falls of the best group on the same text; None: itself
-    reached: str  # the longest n-gram at L that, like all shorter ones, is no better
 
     @property
     def fall(self) -> float:
@@ -80,7 +78,7 @@ def groups_by_loss(data: ReportData) -> list[Learned]:
         falls = {run.seed: fall for run in runs if (fall := fall_of(run)) is not None}
         if falls:
             ends = [run.learned["valid_loss"][-1][1] for run in runs if run.seed in falls]
-            learned = Learned(group, float(np.mean(ends)), falls, None, ngram_reached(data, group))
+            learned = Learned(group, float(np.mean(ends)), falls, None)
             families.setdefault(runs[0].read, []).append(learned)
     return sorted(
         (item for family in families.values() for item in _beside_best(family)),
@@ -104,19 +102,3 @@ def fall_of(run: Run) -> float | None:
 def _beside_best(family: Sequence[Learned]) -> list[Learned]:
     best = min(family, key=lambda item: item.loss)
     return [item if item is best else item._replace(of_best=best.falls) for item in family]
-
-
-def ngram_reached(data: ReportData, group: str) -> str:
-    """Longest n-gram that, like all shorter ones, is no better than a group on its targets at L.
-
-    Longer ones get worse again if counted on little text. Empty where no n-gram was counted.
-    """
-    points = data.points[(data.points.group == group) & (data.points.method == "none")]
-    points = points[(points.protocol == protocols.HEADLINE) & (points.length == points.trained)]
-    grams = figures.yardsticks(data, points)
-    bits = points.bpb.mean()
-    if grams.empty or not np.isfinite(bits):
-        return ""
-    grams = grams[grams.counted == grams.counted.min()].sort_values("order")
-    orders = grams[(grams.bpb >= bits).cummin()].order
-    return f"{orders.max()}-gram" if len(orders) else f"not the {grams.order.min()}-gram"

@@ -140,7 +140,6 @@ def _panel(
         words = figures.with_method(name, composition.text(parts))
         lines[name, method] = figures.line(words, rows, looks[name, method], "score")
     sign = -1 if is_retrieval else 1
-    grams = figures.ngram_lines(data, points)[:1] if protocol == protocols.HEADLINE else []
     best = sorted(
         ((method, line) for method, line in lines.items() if line.x),
         key=lambda item: (-item[1].x[-1], sign * item[1].y[-1], figures.plainness(item[0][1])),
@@ -149,7 +148,7 @@ def _panel(
     return Panel(
         protocol,
         dict(best),
-        [*_baselines(points, oracles, sign), *grams],
+        _baselines(points, oracles, sign),
         sorted(map(int, points.trained.unique())),
         longest,
         tables.get(longest, ()),

@@ -15,7 +15,7 @@ import pandas as pd
 from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.config.schema import Training
-from posenc_jax.evaluation import ngrams, protocols, records
+from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.cells import exists, read_record, targets_of
 from posenc_jax.evaluation.columns import COLUMNS
 from posenc_jax.evaluation.records import Measured
@@ -109,7 +109,6 @@ class ReportData:
 
     runs: Sequence[Run]
     points: Frame  # one row per run, protocol, method and length
-    yardsticks: Frame  # one row per n-gram and set of targets
     choices: Frame  # one row per rate tried by a sweep
     notes: Sequence[str]
 
@@ -153,7 +152,6 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
     return ReportData(
         runs,
         pd.DataFrame([row for run in means for row in _points(run)], columns=list(columns)),
-        _yardsticks(runs, notes),
         choices,
         notes,
     )
@@ -398,17 +396,3 @@ def _points(run: Run) -> list[dict]:
 def _in_bits(row: Mapping[str, Any], value: str) -> float | None:
     known = row.get(value) is not None and row["bpb"] is not None
     return row[value] * row["bpb"] / row["nll"] if known else None
-
-
-def _yardsticks(runs: Iterable[Run], notes: list[str]) -> Frame:
-    """N-grams of all runs, without repeats for the same targets and the same training text."""
-    rows = []
-    for run in runs:
-        try:
-            of_run = ngrams.read_yardsticks(run.folder / "eval")
-        except Stop as error:
-            notes.append(f"{run.name}: {error}")
-        else:
-            rows += [row | {"read": run.read} for row in of_run]
-    frame = pd.DataFrame(rows, columns=[*ngrams.YARDSTICK_COLUMNS, "read"])
-    return frame.drop_duplicates(["token_hash", "order", "read", "counted"])

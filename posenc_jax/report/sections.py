@@ -87,8 +87,6 @@ def context(data: ReportData, ranks: Rankings) -> Section:
             blocks.append(Block(when, "What context beyond L saves", table=table))
         value = figures.value_of(protocol)
         lines = figures.by_length(points, value)
-        if protocol == protocols.HEADLINE:
-            lines += figures.ngram_lines(data, points)
         panels = overview.panels([(protocol, data, ranks)] if protocol not in FIRST else [])
         charts = [next(iter(overview.charts(panel, panels).values())) for panel in panels]
         words = f"{protocol}: {title}. {figures.counts_in_words(points)}."
@@ -97,8 +95,7 @@ def context(data: ReportData, ranks: Rankings) -> Section:
     return Section(
         "Is the context beyond L used? Every protocol, baseline and extension",
         "Means over seeds. Saved is the loss of a model that uses nothing beyond L, its null, less "
-        "the loss of the method: above zero the context is used. N-grams (from "
-        "scripts/yardstick.py) are those of the training text, on the same targets.",
+        "the loss of the method: above zero the context is used.",
         blocks,
         [Select("protocol", "protocol", {name: name for name in shown(data)})],
     )
@@ -223,9 +220,7 @@ def learning(data: ReportData) -> Section | None:
         "as long; with three common seeds the difference must be significant. Its rank depends on "
         "the budget. The fall, in nats per token, is from the last held-out loss in the first "
         "three quarters of the steps to the final one, scaled to a quarter of the steps. Decaying "
-        "the learning rate makes every loss fall, a high rate more. The n-gram reached is the "
-        "longest that, like all shorter ones, is no better than the group on the targets of "
-        "same_token at L.",
+        "the learning rate makes every loss fall, a high rate more.",
         [*blocks, _falls(data)],
         [Select("learning", "loss", {name: titles[name] for name in drawn})],
     )
@@ -238,14 +233,13 @@ def _falls(data: ReportData) -> Block:
             text="No verdict: it needs a held-out loss in the first three quarters of the steps "
             "and at the last step (valid_every)."
         )
-    head = ["group", "held-out loss", "its fall", "95%, seeds", "n-gram reached at L", "verdict"]
+    head = ["group", "held-out loss", "its fall", "95%, seeds", "verdict"]
     rows = [
         [
             row.group,
             rounded(row.loss),
             rounded(row.fall, row.interval),
             ends(row.interval),
-            row.reached or NONE,
             "" if row.done else "not done",
         ]
         for row in groups

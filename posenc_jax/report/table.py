@@ -60,10 +60,6 @@ def _by_group(data: ReportData, protocol: str, points: Frame, value: str) -> Tab
         for method in (*(m for m in WORDS if m in rows.index), *extensions):
             name = WORDS.get(method, f"  + {method}") or group
             body.append([name, *map(decimal, rows.loc[method])])
-    if value == "bpb":
-        plain = points[points.method == "none"]
-        grams = figures.yardsticks(data, plain).dropna(subset="bpb").itertuples()
-        body += [[row.name, *[decimal(row.bpb)] * len(means.columns)] for row in grams]
     return Table(caption, ["", *(f"{length:,}" for length in means.columns)], body)
 
 

@@ -1,7 +1,6 @@
 """Four encodings of the fair zoo at its rates, with four times the steps.
 
 python scripts/sweep.py --config=study/text/steps.py --workdir=runs/fair_long --workers=2
-python scripts/yardstick.py runs/fair_long
 python scripts/report.py runs/fair_long --out=report
 
 Tests whether the ranking depends on the training budget. Rates were tuned at 600 steps

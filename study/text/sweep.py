@@ -1,7 +1,6 @@
 """The fair zoo: ten encodings, each at rates tuned at L, five seeds.
 
 python scripts/sweep.py --config=study/text/sweep.py --workdir=runs/fair --workers=2
-python scripts/yardstick.py runs/fair
 python scripts/report.py runs/fair --out=report
 
 Every scheme is tuned on a third split before its seeds run (docs/sweeps.md). Source code is held

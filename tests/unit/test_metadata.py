@@ -18,7 +18,7 @@ def workflow(name):
 def test_citation_and_changelog_have_the_version_of_the_package():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == posenc_jax.__version__
-    (newest, *_) = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    (newest, *_) = re.findall(r"^## (\d.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest == posenc_jax.__version__
 
 

@@ -69,24 +69,6 @@ def test_a_mean_over_one_document_has_no_interval():
         assert found[0][0] == pytest.approx(low) and np.isnan([end[1] for end in found]).all()
 
 
-def test_the_best_n_gram_of_the_same_targets_is_a_grey_line(cells, monkeypatch):
-    rows = records.rows(cells)
-    for row in rows:
-        row["token_hash"] = row["protocol"]
-    one = {"order": 3, "bpb": 0.5, "nll": 0.4, "token_hash": "same_token", "counted": 5_000}
-    drawn = []
-    monkeypatch.setattr(curves, "chart", lambda lines, **options: drawn.append(lines))
-    curves.against_length(rows, "same_token", [one, one | {"token_hash": "other", "order": 4}])
-    curves.against_length(rows, "nonoverlap", [one])
-    more = one | {"counted": 2_500_000, "bpb": 0.3}  # of another budget, and none in its place
-    curves.against_length(rows, "same_token", [more, one])
-    (line,) = [line for line in drawn[0] if line.name.endswith("gram")]
-    assert line.name == "3-gram" and set(line.y) == {0.5} and line.x == sorted(line.x)
-    assert not any(line.name.endswith("gram") for line in drawn[1])
-    grams = {own.name: own.y[0] for own in drawn[2] if "gram" in own.name}
-    assert grams == {"3-gram of 2.5M": 0.3}
-
-
 def test_the_nulls_of_several_runs_have_one_entry_in_the_legend(cells):
     other = [cell._replace(facts=cell.facts | {"run": "other"}) for cell in cells]
     axes = curves.against_length(records.rows(cells + other), "nonoverlap").axes[0]

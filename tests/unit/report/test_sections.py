@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 from evaluated import make_run
 
-from posenc_jax.evaluation import ngrams, records
-from posenc_jax.report import figures, learning, overview, sections, table
-from posenc_jax.report.ranking import rankings
+from posenc_jax.report import learning, sections, table
 from posenc_jax.report.runs import read_runs
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
@@ -91,46 +89,6 @@ def test_without_a_late_held_out_loss_there_is_no_verdict(tmp_path):
     assert "(valid_every)" in str(sections.learning(data))
 
 
-@pytest.fixture
-def counted(three):
-    """n-gram losses between the runs' losses at L, on their targets and on others."""
-    cell = next(
-        cell
-        for cell in records.read_cells(three / "rope-s0" / "eval")
-        if cell.facts["protocol"] == "same_token"
-    )
-    row = {"evaluation": "held-out", "last": 8, "tokens": 9, "counted": 99, "nll": 1.0}
-    data = read_runs([three])
-    points = data.points[(data.points.protocol == "same_token") & (data.points.length == 32)]
-    rope, nope = (
-        points[(points.group == name) & (points.method == "none")].bpb.item()
-        for name in ("rope", "nope")
-    )
-    rows = [
-        row | {"order": n, "bpb": bits, "token_hash": cell.facts["token_hash"]}
-        for n, bits in ((2, nope - 0.01), (3, rope + 0.01), (4, rope - 0.01))
-    ]
-    rows.append(row | {"order": 5, "bpb": 0.5, "token_hash": "others"})
-    ngrams.write_yardsticks(three / "rope-s0" / "eval", rows)
-    ngrams.write_yardsticks(three / "nope-s0" / "eval", rows)
-    return three
-
-
-def test_n_grams_of_a_budget_come_from_its_own_runs(counted):
-    """Trained four times as long, and scored on the same targets."""
-    rows = ngrams.read_yardsticks(counted / "rope-s0" / "eval")
-    more = [row | {"counted": 396_000_000, "bpb": row["bpb"] - 9} for row in rows]
-    longer = make_run(counted / "rope-long-s0", "rope", 0, better=0.5, steps=4 * STEPS)
-    falling(longer, 0.1)
-    ngrams.write_yardsticks(longer / "eval", more)
-    data = read_runs([counted])
-    found = {one.group: one.reached for one in learning.groups_by_loss(data)}
-    assert found["nope"] == "not the 2-gram" and found["rope"] == "3-gram"
-    points = data.points[(data.points.protocol == "same_token") & (data.points.method == "none")]
-    assert len(figures.yardsticks(data, points)) == 2 * 3
-    assert figures.yardsticks(data, points).name.str.contains(" of 396M").sum() == 3
-
-
 def test_runs_outside_the_means_are_outside_the_losses(three):
     """The same seed again, and a run in training."""
     falling(make_run(three / "zz-rope-s0", "rope", 0, better=0.5, steps=STEPS), 5.0)
@@ -138,37 +96,6 @@ def test_runs_outside_the_means_are_outside_the_losses(three):
     data = read_runs([three])
     found = {one.group: one for one in learning.groups_by_loss(data)}
     assert found["rope"].fall == pytest.approx(0.1, abs=0.01)
-
-
-def test_a_longer_n_gram_that_is_worse_again_is_not_reached(counted):
-    """With few counts the 4-gram is worse than the 2-gram, which beats nope."""
-    for run in ("rope-s0", "nope-s0"):
-        rows = ngrams.read_yardsticks(counted / run / "eval")
-        ngrams.write_yardsticks(
-            counted / run / "eval",
-            [row | ({"bpb": 9.0} if row["order"] == 4 else {}) for row in rows],
-        )
-    found = {one.group: one.reached for one in learning.groups_by_loss(read_runs([counted]))}
-    assert found["rope"] == "4-gram" and found["nope"] == "not the 2-gram"
-
-
-def test_n_grams_of_the_same_targets_are_grey_lines_at_every_length(counted):
-    """Without that of a tokenizer that loses text."""
-    rows = ngrams.read_yardsticks(counted / "rope-s0" / "eval")
-    ngrams.write_yardsticks(
-        counted / "rope-s0" / "eval", [*rows, rows[0] | {"order": 6, "bpb": None}]
-    )
-    data = read_runs([counted])
-    ranks = rankings(data.runs)
-    best, *others = figures.ngram_lines(data, data.points[data.points.protocol == "same_token"])
-    assert [line.name for line in (best, *others)] == ["4-gram", "3-gram", "2-gram"]
-    assert list(best.x) == [16, 32, 64] and len(set(best.y)) == 1
-    (loss,) = overview.first(data, ranks, data, ranks)
-    assert best in loss.baselines and others[0] not in loss.baselines
-    (sliding,) = overview.panels([("sliding", data, ranks)])
-    assert sliding.baselines == []
-    said = table.table(data).splitlines()
-    assert sum(line.startswith("3-gram") for line in said) == 1
 
 
 @pytest.fixture
