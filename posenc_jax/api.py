@@ -106,7 +106,7 @@ def evaluate_run(
     if len(evaluated.all_names) > 1:
         names = ", ".join(evaluated.all_names)
         say(f"curves.csv holds the evaluations {names}; this one is {evaluated.name}")
-    return Curves(file, evaluated.rows, protocols.against_length(), pictures, evaluated.facts)
+    return Curves(file, evaluated.rows, pictures, evaluated.facts)
 
 
 def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:

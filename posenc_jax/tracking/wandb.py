@@ -80,7 +80,6 @@ class Curves(NamedTuple):
 
     file: Path  # curves.csv
     rows: Sequence[dict]  # of it
-    against_length: Sequence[str]  # protocols with a panel of all methods
     pictures: Sequence[Path]
     facts: Mapping[str, Any]
 
@@ -115,7 +114,7 @@ def log_evaluation(config: Training, mode: str, workdir: Path, curves: Curves) -
 
 def _log_curves(view: View, curves: Curves) -> bool:
     """Log bits per byte at every length as extrap/<protocol>/<extension>, perplexity as /ppl (a
-    part of a protocol after its name), and all methods of a protocol in one panel."""
+    part of a protocol after its name)."""
     last = max(row["step"] for row in curves.rows)
     newest = [row for row in curves.rows if row["step"] == last]
     for length in sorted({row["length"] for row in newest}):
@@ -126,7 +125,7 @@ def _log_curves(view: View, curves: Curves) -> bool:
             values |= {f"{name}/ppl": row["ppl"], name: row["bpb"]}
         view.log(values)
     if view.run is not None:
-        view.log(_media(curves) | _methods(newest, curves.against_length))
+        view.log(_media(curves))
     view.keep(curves.file)
     return view.finish(DONE, summary_of(newest))
 
@@ -159,28 +158,6 @@ def _media(curves: Curves) -> dict[str, Any]:
     return {"eval/curves": table} | {
         f"plots/{path.stem}": wandb.Image(str(path)) for path in curves.pictures
     }
-
-
-def _methods(rows: Sequence[dict], protocols: Sequence[str]) -> dict[str, Any]:
-    """One panel per protocol with all methods of this run."""
-    import wandb
-
-    panels = {}
-    for protocol in protocols:
-        lines: dict[str, list[tuple[int, float]]] = {}
-        chosen = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
-        field = "bpb" if all(row["bpb"] is not None for row in chosen) else "nll"
-        for row in sorted(chosen, key=lambda row: row["length"]):
-            lines.setdefault(row["method"], []).append((row["length"], row[field]))
-        if lines:
-            panels[f"methods/{protocol}"] = wandb.plot.line_series(
-                xs=[[x for x, _ in line] for line in lines.values()],
-                ys=[[y for _, y in line] for line in lines.values()],
-                keys=list(lines),
-                title=f"{protocol}, {'bits per byte' if field == 'bpb' else 'nats per token'}",
-                xname="length",
-            )
-    return panels
 
 
 def _is_off(mode: str) -> bool:
