@@ -36,7 +36,7 @@ def run(argv: list[str]) -> None:
     flags, recipe, problems = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
     refuse_missing(problems, recipe)
     from posenc_jax import api
-    from posenc_jax.evaluation import planning
+    from posenc_jax.evaluation import check
     from posenc_jax.runs.subject import run_config
     from posenc_jax.tracking.wandb import log_evaluation
 
@@ -51,7 +51,7 @@ def run(argv: list[str]) -> None:
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
     if flags.every_checkpoint and flags.step is not None:
         problems.append("--step and --every_checkpoint are mutually exclusive")
-    config = planning.load(recipe, more=problems)
+    config = check.load(recipe, more=problems)
     steps = None if flags.every_checkpoint else [flags.step]
     curves = api.evaluate_run(config, workdir, steps, chosen="--config.protocols" in given)
     if curves is not None:

@@ -42,9 +42,9 @@ def run(argv: list[str]) -> int:
         problems.append("--workdir is missing; give the folder of the run")
     asked = None
     if evaluation is not None:
-        from posenc_jax.evaluation import planning
+        from posenc_jax.evaluation import check
 
-        asked, more = planning.read(evaluation)
+        asked, more = check.read(evaluation)
         problems += more
         if recipe.distributed or evaluation.distributed:
             problems.append("--evaluate is for one process; evaluate a distributed run afterwards")

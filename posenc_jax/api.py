@@ -46,9 +46,9 @@ def evaluate(
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     backend.configure()
     recipe = _with(schema.evaluation(), fields)
-    from posenc_jax.evaluation import planning
+    from posenc_jax.evaluation import check
 
-    evaluated, _ = _measure(planning.load(recipe), Path(workdir), [step])
+    evaluated, _ = _measure(check.load(recipe), Path(workdir), [step])
     return [*evaluated.rows, *evaluated.left_out]
 
 
@@ -59,7 +59,7 @@ def curves(
     their sweep; missing numbers are nan, missing names empty."""
     import pandas
 
-    from posenc_jax.evaluation import compare, records
+    from posenc_jax.evaluation import compare, protocols, records
     from posenc_jax.report.runs import runs_in
 
     folders = [runs] if isinstance(runs, str | Path) else runs
@@ -70,8 +70,8 @@ def curves(
         raise DataError(
             f"the newest evaluations of these runs are {', '.join(sorted(shown))}: name one"
         )
-    frame = pandas.DataFrame(records.rows(cells), columns=list(records.COLUMNS))
-    words = [name for name in frame if name in records.NAMES]
+    frame = pandas.DataFrame(records.rows(cells), columns=list(protocols.columns()))
+    words = ["method", "flag", *(name for name, kind in protocols.facts().items() if kind is str)]
     numbers = frame.columns.difference(words)
     frame[words] = frame[words].fillna("").astype(str)
     frame[numbers] = frame[numbers].apply(pandas.to_numeric)
@@ -111,14 +111,14 @@ def evaluate_run(
 
 def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:
     """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
-    from posenc_jax.evaluation import planning
+    from posenc_jax.evaluation import check
     from posenc_jax.runs.subject import run_config
     from posenc_jax.runs.workdir import Workdir
     from posenc_jax.tracking.wandb import log_with_training
     from posenc_jax.training import loop
 
-    planning.check(evaluation, config)
-    readable = partial(planning.check_readable, evaluation, config)
+    check.refuse_unfit(evaluation, config)
+    readable = partial(check.refuse_unreadable, evaluation, config)
     code = loop.train(config, workdir, readable)
     if code != DONE:
         return code

@@ -14,7 +14,6 @@ import sys
 from posenc_jax import config
 from posenc_jax.config.flags import parse_flags
 from posenc_jax.config.schema import Training, as_fields
-from posenc_jax.evaluation.columns import COLUMNS
 from posenc_jax.runtime import backend, terminal
 
 LEAST_REACH = 3  # logits
@@ -63,6 +62,7 @@ def print_choices() -> int:
     """Print every encoding and extension with its description, options and defaults."""
     from posenc_jax import extensions, schemes
     from posenc_jax.encoding import Encoding
+    from posenc_jax.evaluation import protocols
 
     terminal.say("encodings: --config.encoding.name=NAME --config.encoding.OPTION=VALUE")
     terminal.say("  options of most encodings: per_layer=False sink=False")
@@ -75,8 +75,8 @@ def print_choices() -> int:
         made_for = "any" if record.of is Encoding else record.made_for
         _print_choice(f"{name} (for {made_for})", record.options, record.apply.__doc__)
     terminal.say("\ncolumns of curves.csv; empty: does not apply, or not finite")
-    for name, meaning in COLUMNS.items():
-        terminal.say(f"  {name}: {meaning}")
+    for name, column in protocols.columns().items():
+        terminal.say(f"  {name}: {column.about}")
     return 0
 
 

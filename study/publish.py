@@ -17,8 +17,8 @@ from typing import Any
 
 import pandas as pd
 
-from posenc_jax.evaluation import cells
 from posenc_jax.evaluation.cells import label
+from posenc_jax.evaluation.records import read_cells
 
 CELL = ["protocol", "length", "part"]
 KEYS = ["run", "method", *CELL]
@@ -72,10 +72,10 @@ def by_run(documents: pd.DataFrame) -> pd.DataFrame:
 def answers_of(run: Path, evaluation: str) -> pd.DataFrame:
     """A row per cell and document that has answers."""
     found = []
-    for cell in cells.read_record(run / "eval").cells:
+    for cell in read_cells(run / "eval"):
         if evaluation not in ("", cell.facts["evaluation"]):
             continue
-        own = pd.DataFrame({"answers": cell.sums.answers, "right": cell.sums.right})
+        own = pd.DataFrame({"answers": cell.answers, "right": cell.right})
         own.insert(0, "document", range(len(own)))
         facts = cell.facts | {"method": label(cell.facts)}
         for place, name in enumerate(KEYS):

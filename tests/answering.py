@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.config.schema import Encoding, Training
-from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.cells import DOCUMENTS, Cell
 from posenc_jax.report.runs import ReportData, Run
 
 L, LONG = 64, 512
@@ -47,7 +47,7 @@ def gathered(*cells):
 
 def _run(row):
     config = Training(train_length=row.trained, encoding=Encoding(name=row.encoding))
-    cells = [Measured({"step": 0}, None)]
+    cells = [Cell({"step": 0}, *[np.zeros(0)] * (len(DOCUMENTS) + 2))]
     return Run(
         Path(row.group), config, {}, "done", 0, False, {}, "", "", "", cells=cells, group=row.group
     )

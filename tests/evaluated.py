@@ -5,12 +5,10 @@ import zlib
 
 import numpy as np
 import pytest
-from measuring import sums_by_document
+from measuring import made_cell
 
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.evaluation import protocols, records
-from posenc_jax.evaluation.cells import FACTS
-from posenc_jax.evaluation.records import Measured
 
 LENGTHS = (16, 32, 64)
 DOCUMENTS = 12
@@ -64,7 +62,7 @@ def make_run(
         for length in LENGTHS[-1:] if by_place else LENGTHS:
             for extension, scale in (("none", None), *(("pi", scale) for scale in scales)):
                 worse = (0.3 * length / 16 if scale else 0.0) - better
-                facts = {name: None for name in FACTS} | {
+                facts = dict.fromkeys(protocols.facts()) | {
                     "run": folder.name,
                     "encoding": encoding,
                     "extension": extension,
@@ -80,8 +78,7 @@ def make_run(
                 nats = difficulty + noise + worse * tokens
                 extra = dict(within_nats=nats, within_tokens=tokens, early=tokens / 2)
                 extra |= dict(tail_nats=nats, tail_tokens=tokens)
-                sums = sums_by_document(nats, tokens, places, **extra)
-                cells.append(Measured(facts, sums))
+                cells.append(made_cell(facts, nats, tokens, places, **extra))
     records.write(folder / "eval", cells)
     return folder
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from posenc_jax.config import flags
-from posenc_jax.evaluation import planning
+from posenc_jax.evaluation import check
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import errors
 
@@ -46,4 +46,4 @@ def leave_result(folder: Path, command: list[str], steps: int) -> None:
         (folder / "eval").mkdir(exist_ok=True)
         (folder / "eval" / "curves.csv").touch()
         evaluation, _ = flags.parse_evaluation(words)
-        Workdir(folder).set_evaluated(planning.load(evaluation or {}))
+        Workdir(folder).set_evaluated(check.load(evaluation or {}))

@@ -12,8 +12,8 @@ from posenc_jax.data.corpora import Split
 from posenc_jax.data.sources.stdlib import Stdlib
 from posenc_jax.data.texts import OwnText
 from posenc_jax.data.tokenizer import Bytes
-from posenc_jax.evaluation import evaluate, planning, records, windows
-from posenc_jax.evaluation.cells import DOCUMENTS, Store
+from posenc_jax.evaluation import check, evaluate, planning, windows
+from posenc_jax.evaluation.cells import DOCUMENTS, Cell, Store
 from posenc_jax.runs.parameters import Parts
 from posenc_jax.runs.subject import Subject
 
@@ -62,7 +62,7 @@ def settings():
 def measure(subject, settings, tmp_path):
     def run(evaluated=None, read=None, folder="cells", **fields):
         evaluated, config = evaluated or subject(), settings(**fields)
-        lengths = planning.lengths_of(config, evaluated.trained)
+        lengths = check.lengths_of(config, evaluated.trained)
         read = read or text(lengths[-1])
         cells = planning.plan(config, evaluated, read, lengths)
         return evaluate.measure(config, evaluated, cells, Store(tmp_path / folder))
@@ -70,11 +70,11 @@ def measure(subject, settings, tmp_path):
     return run
 
 
-def sums_by_document(nats, tokens, by_place=(), **others):
-    """Return the sums of a text with one byte per token, all other sums zero."""
+def made_cell(facts, nats, tokens, by_place=(), **others):
+    """Return a cell of a text with one byte per token, all other sums zero."""
     zeros = {name: np.zeros(len(tokens)) for name in DOCUMENTS}
     given = dict(nats=nats, tokens=tokens, bytes=tokens, by_place=np.asarray(by_place, float))
-    return records.Sums(**(zeros | {"windows": np.ones(1)} | given | others))
+    return Cell(facts, **(zeros | {"windows": np.ones(1)} | given | others))
 
 
 def find(cells, **facts):

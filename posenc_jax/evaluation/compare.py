@@ -11,8 +11,7 @@ from posenc_jax.checks import known
 from posenc_jax.config.schema import words
 from posenc_jax.display import FORMS, Table
 from posenc_jax.evaluation import protocols, records
-from posenc_jax.evaluation.cells import label, targets_of
-from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.cells import Cell, label, targets_of
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, Units, paired
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
@@ -56,7 +55,7 @@ def protocols_in(text: str) -> list[str]:
         raise ConfigError(str(error)) from None
 
 
-def selected_cells(text: str, evaluation: str = "") -> list[Measured]:
+def selected_cells(text: str, evaluation: str = "") -> list[Cell]:
     """Cells of the newest checkpoint that a selection names; a method without a scale names all
     its scales, a run alone all its cells."""
     run, methods, length = parse_selection(text)
@@ -95,9 +94,9 @@ def _canonical(method: str) -> str:
     return name if scale is None else composition.with_scale(name, scale)
 
 
-def readable(texts: Sequence[str], evaluation: str = "") -> list[Measured]:
+def readable(texts: Sequence[str], evaluation: str = "") -> list[Cell]:
     """Cells of several selections; a run that cannot be read is skipped with a warning."""
-    selected: list[Measured] = []
+    selected: list[Cell] = []
     errors: list[Stop] = []
     for text in texts:
         run = parse_selection(text).run
@@ -114,7 +113,7 @@ def readable(texts: Sequence[str], evaluation: str = "") -> list[Measured]:
     return selected
 
 
-def comparable(cells: Sequence[Measured]) -> list[Measured]:
+def comparable(cells: Sequence[Cell]) -> list[Cell]:
     """Check that the cells of several runs score the same targets, and call the runs as pictures
     do."""
     scored: dict[tuple, tuple] = {}
@@ -131,7 +130,7 @@ def comparable(cells: Sequence[Measured]) -> list[Measured]:
     return by_name(cells)
 
 
-def by_name(cells: Sequence[Measured]) -> list[Measured]:
+def by_name(cells: Sequence[Cell]) -> list[Cell]:
     """Call the runs of cells as pictures do."""
     names = names_of(cell.facts["run"] for cell in cells)
     return [c._replace(facts=c.facts | {"run": names[c.facts["run"]]}) for c in cells]
@@ -178,7 +177,7 @@ def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") 
     for protocol in protocols:
         for one, other in _pairs(first, second, protocol):
             same = targets_of(one.facts) == targets_of(other.facts)
-            if same and np.array_equal(one.sums.tokens, other.sums.tokens):
+            if same and np.array_equal(one.tokens, other.tokens):
                 rows.append(_difference(one, other))
             else:
                 unequal.add(protocol)
@@ -193,7 +192,7 @@ def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") 
     return rows
 
 
-def selected_curve(text: str, evaluation: str = "") -> list[Measured]:
+def selected_curve(text: str, evaluation: str = "") -> list[Cell]:
     """Cells of the one curve that a selection names."""
     run, methods, length = parse_selection(text)
     suffix = "" if length is None else f"@{length}"
@@ -204,7 +203,7 @@ def selected_curve(text: str, evaluation: str = "") -> list[Measured]:
     return cells
 
 
-def _pairs(first: Sequence[Measured], second: Sequence[Measured], protocol: str):
+def _pairs(first: Sequence[Cell], second: Sequence[Cell], protocol: str):
     """Pairs of cells with equal part, and with equal length unless each curve has a single one."""
     one, other = (_by_length_and_part(cells, protocol) for cells in (first, second))
     lengths = [{length for length, _ in curve} for curve in (one, other)]
@@ -214,23 +213,20 @@ def _pairs(first: Sequence[Measured], second: Sequence[Measured], protocol: str)
     return [(one[key], other[key]) for key in one if key in other]
 
 
-def _by_length_and_part(
-    cells: Sequence[Measured], protocol: str
-) -> dict[tuple[int, str], Measured]:
+def _by_length_and_part(cells: Sequence[Cell], protocol: str) -> dict[tuple[int, str], Cell]:
     chosen = [cell for cell in cells if cell.facts["protocol"] == protocol]
     chosen.sort(key=lambda cell: cell.facts["length"])  # stable: the order of parts stays
     return {(cell.facts["length"], cell.facts["part"] or ""): cell for cell in chosen}
 
 
-def _difference(one: Measured, other: Measured) -> Row:
+def _difference(one: Cell, other: Cell) -> Row:
     name = " ".join(str(one.facts[n]) for n in ("protocol", "length", "part") if one.facts[n])
     if one.facts["length"] != other.facts["length"]:
         name += f" against {other.facts['length']}"
-    sums, kind = one.sums, one.facts["unit"]
-    difference = paired(sums.nats, other.sums.nats, sums.tokens, kind)
+    difference = paired(one.nats, other.nats, one.tokens, one.facts["unit"])
     if not np.isfinite(difference.mean):
         return name, "not finite", "", "", difference.units
-    per_byte = records.per_byte_of(one.sums)
+    per_byte = records.per_byte_of(one)
     return (
         name,
         f"{difference.mean:+.4f}{'*' if difference.clear else ''}",

@@ -13,14 +13,13 @@ from tqdm import tqdm
 from posenc_jax.config import Evaluation, schema
 from posenc_jax.data import texts
 from posenc_jax.data.sources.unknown import Unknown
-from posenc_jax.evaluation import planning, protocols, records, windows
-from posenc_jax.evaluation.cells import Measured, Places, Store, Sums, label
+from posenc_jax.evaluation import methods, planning, protocols, records, windows
+from posenc_jax.evaluation.cells import Cell, Store, label
+from posenc_jax.evaluation.check import lengths_of
 from posenc_jax.evaluation.losses import reader_of
-from posenc_jax.evaluation.methods import in_words as methods_in_words
-from posenc_jax.evaluation.planning import Cell, lengths_of, plan
-from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.planning import Planned
 from posenc_jax.evaluation.statistics import FEW_DOCUMENTS, Units
-from posenc_jax.evaluation.windows import Text
+from posenc_jax.evaluation.windows import Reading, Text
 from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import Subject, run_config, saved_steps, subjects_of
@@ -37,7 +36,7 @@ class Evaluated(NamedTuple):
 
     name: str
     rows: list[dict[str, Any]]  # of the requested checkpoints
-    every: list[Measured]  # of this evaluation, other checkpoints of the run included
+    every: list[Cell]  # of this evaluation, other checkpoints of the run included
     all_names: list[str]  # of the run's evaluations
     left_out: list[dict[str, Any]]  # rows of the methods that do not fit
     facts: dict[str, Any]  # the configuration, checkpoint, text and model size
@@ -77,20 +76,20 @@ def _evaluate(
             text = choose(config, subject, lengths, signals, earlier)
             processes.check_same(text.hash, "text", DataError)
             _tell_targets(config, subject, lengths, text)
-        unfit = planning.unfit(config, subject)
+        unfit = {}  # the default list is for every encoding, and asks for those that fit
+        if config.extensions != Evaluation.extensions:
+            unfit = methods.unfit(config.extensions, subject)
         if unfit and not left_out:
-            tqdm.write(f"left out: {methods_in_words(unfit)}")
+            tqdm.write(f"left out: {methods.in_words(unfit)}")
         left_out += records.rows_left_out(planning.facts_of(subject, text.name), unfit)
-        cells = plan(config, subject, text, lengths)
-        found = measure(config, subject, cells, store, stopping)
+        planned = planning.plan(config, subject, text, lengths)
+        found = measure(config, subject, planned, store, stopping)
         if not stopping():  # else cells that they derive from may be missing
             for protocol in protocols.asked(config):
                 found += protocol.derived(found)
         measured += found
         if measured:  # of the lead
-            starts = text.starts - text.split.starts[text.document]
-            places = [Places(text.name, text.document, starts, text.longest)]
-            recorded, rows = records.write(folder, measured, places, earlier, left_out)
+            recorded, rows = records.write(folder, measured, earlier, left_out)
     if stopping():
         raise Stopped(
             f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
@@ -164,8 +163,8 @@ def _name(config: Evaluation, earlier: records.Record, usual: str, data: str) ->
 
 def _tell_targets(config: Evaluation, subject: Subject, lengths: list[int], text: Text) -> None:
     count, headline = len(text.starts), protocols.find(protocols.HEADLINE)
-    plan = headline.plan(text, text.longest, headline.span(config, subject.trained, lengths))
-    targets = 0 if plan is None else int(plan.scored().sum())
+    reading = headline.plan(text, text.longest, headline.span(config, subject.trained, lengths))
+    targets = 0 if reading is None else int(reading.scored().sum())
     documents, units = len(text.documents), text.units
     over = Units(documents if units is None else int(units.max()) + 1, text.kind)
     of = "" if units is None else f"{counted(documents, 'document')} of "
@@ -187,21 +186,21 @@ def _tell_targets(config: Evaluation, subject: Subject, lengths: list[int], text
 def measure(
     config: Evaluation,
     subject: Subject,
-    cells: Sequence[Cell],
+    cells: Sequence[Planned],
     store: Store,
     stopping: Callable[[], bool] = lambda: False,
-) -> list[Measured]:
-    """Sums of every cell, from the store or from passes that several cells share; none in processes
-    other than the lead."""
-    done: dict[str, Sums | None] = dict.fromkeys(cell.key for cell in cells)
+) -> list[Cell]:
+    """Every cell, from the store or from passes that several cells share; none in processes other
+    than the lead."""
+    done: dict[str, Cell | None] = dict.fromkeys(cell.key for cell in cells)
     if is_lead():
         done = {key: store.get(key) for key in done}
     absent = processes.arrays_of_lead(np.array([done[cell.key] is None for cell in cells], bool))
     missing = [cell for cell, is_absent in zip(cells, absent, strict=True) if is_absent]
-    passes: dict[tuple[str, str], list[Cell]] = {}
+    passes: dict[tuple[str, str], list[Planned]] = {}
     for cell in missing:
-        passes.setdefault((cell.text.hash, cell.pass_key), []).append(cell)
-    total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
+        passes.setdefault((cell.reading.text.hash, cell.pass_key), []).append(cell)
+    total = sum(len(_union(group)) * group[0].reading.length for group in passes.values())
     if len(missing) < len(cells):
         tqdm.write(f"{len(cells) - len(missing)} of {counted(len(cells), 'cell')} cached")
     hidden = not total or None  # None: where there is no terminal
@@ -216,14 +215,13 @@ def measure(
         try:
             for group in passes.values():
                 one, starts, last = group[0], _union(group), max(map(_last_read, group))
-                name = f"{label(one.facts)} at {one.facts['length']}"
+                name, length = f"{label(one.facts)} at {one.facts['length']}", one.reading.length
                 bar.set_description(name)
-                reader = reader_of(config, subject, one.text.split.tokens)
-                hooks = before_call, bar.update
-                losses = reader(one.encoding, starts, one.plan.length, last, *hooks)
+                reader = reader_of(config, subject, one.reading.text.split.tokens)
+                losses = reader(one.encoding, starts, length, last, before_call, bar.update)
                 if is_lead():
                     done |= _stored(store, group, starts, *losses)
-                read, now = read + len(starts) * one.plan.length, time.monotonic()
+                read, now = read + len(starts) * length, time.monotonic()
                 if bar.disable and now > said + LOG_SECONDS:
                     left = clock((now - began) * (total - read) / read)
                     tqdm.write(f"{name}: {read:,} of {total:,} tokens read, {left} left")
@@ -231,9 +229,9 @@ def measure(
         except _Stopping:
             pass
     return [
-        Measured(cell.facts, sums.by_unit(cell.text.units))
+        own._replace(facts=cell.facts).by_unit(cell.reading.text.units)
         for cell in cells
-        if (sums := done[cell.key]) is not None
+        if (own := done[cell.key]) is not None
     ]
 
 
@@ -241,53 +239,48 @@ class _Stopping(Exception):
     """Abort a pass, whose windows are read again later."""
 
 
-def _union(group: Iterable[Cell]) -> np.ndarray:
+def _union(group: Iterable[Planned]) -> np.ndarray:
     """Starts of the windows of a group, each window once."""
-    return np.unique(np.concatenate([cell.plan.starts for cell in group]))
+    return np.unique(np.concatenate([cell.reading.starts for cell in group]))
 
 
 def _stored(
-    store: Store, group: Sequence[Cell], starts: np.ndarray, nats: np.ndarray, chosen: np.ndarray
-) -> dict[str, Sums]:
+    store: Store, group: Sequence[Planned], starts: np.ndarray, nats: np.ndarray, chosen: np.ndarray
+) -> dict[str, Cell]:
     """Sum the losses of a group's windows by cell and store the sums."""
     done = {}
     for cell in {cell.key: cell for cell in group}.values():
-        index = np.searchsorted(starts, cell.plan.starts)
-        places, trained = _by_place(cell), cell.facts["train_length"]
-        sums = sums_of(cell.reading, nats[index], chosen[index], trained, places)
-        store.put(cell.key, sums)
-        done[cell.key] = sums
+        index = np.searchsorted(starts, cell.reading.starts)
+        done[cell.key] = summed(cell.facts, cell.reading, nats[index], chosen[index])
+        store.put(cell.key, done[cell.key])
     return done
 
 
-def _last_read(cell: Cell) -> int:
+def _last_read(cell: Planned) -> int:
     """How many last targets of its windows a cell reads: all of them for a null or a curve."""
-    plan = cell.plan
-    if plan.length == cell.facts["train_length"] or _by_place(cell):
-        return plan.length
-    return plan.length - int(plan.first.min())
+    reading, facts = cell.reading, cell.facts
+    if reading.length == facts["train_length"] or protocols.find(facts["protocol"]).by_place:
+        return reading.length
+    return reading.length - int(reading.first.min())
 
 
-def _by_place(cell: Cell) -> bool:
-    return protocols.find(cell.facts["protocol"]).by_place
-
-
-def sums_of(
-    reading: Reading, nats: np.ndarray, chosen: np.ndarray, trained: int, places: bool
-) -> Sums:  # nats of the last targets and the tokens ranked first, [N, last]
+def summed(
+    facts: dict[str, Any], reading: Reading, nats: np.ndarray, chosen: np.ndarray
+) -> Cell:  # nats of the last targets and the tokens ranked first, [N, last]
     """Sum the losses of a reading's windows by document."""
-    plan, split = reading.plan, reading.text.split
-    last = slice(plan.length - nats.shape[1], None)
-    scored, targets = plan.scored()[:, last], plan.targets()[:, last]
-    documents = int(plan.document.max()) + 1
-    place = np.broadcast_to(np.arange(plan.length)[last], nats.shape)
+    split, trained = reading.text.split, facts["train_length"]
+    places = protocols.find(facts["protocol"]).by_place
+    last = slice(reading.length - nats.shape[1], None)
+    scored, targets = reading.scored()[:, last], reading.targets()[:, last]
+    documents = int(reading.document.max()) + 1
+    place = np.broadcast_to(np.arange(reading.length)[last], nats.shape)
     early = place < trained
-    within = early if places or plan.length == trained else np.zeros_like(early)
+    within = early if places or reading.length == trained else np.zeros_like(early)
     tail = within & (place >= trained - max(1, trained // 4))
 
     def by_document(values: np.ndarray, which: np.ndarray = scored) -> np.ndarray:
         kept = np.where(which, values, 0).sum(axis=1, dtype=np.float64)
-        return np.bincount(plan.document, kept, documents)
+        return np.bincount(reading.document, kept, documents)
 
     ones = np.ones(nats.shape)
     widths = ones if split.bytes_of is None else split.bytes_of[targets]
@@ -297,7 +290,8 @@ def sums_of(
     older = np.zeros(nats.shape, bool)
     if reading.older is not None:
         older[scored] = (reading.older == chosen[scored][:, None]).any(axis=1)
-    return Sums(
+    return Cell(
+        facts,
         nats=by_document(nats),
         tokens=by_document(ones),
         bytes=by_document(widths if split.lossless else np.zeros(nats.shape)),

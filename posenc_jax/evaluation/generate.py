@@ -10,7 +10,7 @@ import models
 from posenc_jax.checks import choice, token_count
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
-from posenc_jax.evaluation.planning import extended_encoding
+from posenc_jax.evaluation.methods import extended_encoding
 from posenc_jax.runs.parameters import key_of
 from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime import devices

@@ -20,7 +20,7 @@ from posenc_jax.config import Evaluation
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation import losses
-from posenc_jax.evaluation.planning import extended_encoding
+from posenc_jax.evaluation.methods import extended_encoding
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError

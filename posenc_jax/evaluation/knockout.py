@@ -59,8 +59,8 @@ class Pairs(NamedTuple):
 def pairs_of(text: Text, length: int, trained: int) -> Pairs:
     """The pairs of `last_of_two` at a length: within L, or with the last setting beyond it."""
     protocol = last_of_two.protocol
-    plan = protocol.plan(text, length, None)
-    settings = Questions(text, plan).settings
+    reading = protocol.plan(text, length, None)
+    settings = Questions(reading).settings
     assert settings is not None and text.split.chance is not None
     chosen = last_of_two.pairs(settings, length, trained)
     if not chosen.any():
@@ -68,9 +68,9 @@ def pairs_of(text: Text, length: int, trained: int) -> Pairs:
             f"the text asks for no name that was set twice in windows of {length} tokens: give a "
             "run on variant=ordered, whose names have older settings"
         )
-    row, question = (index[chosen] for index in np.nonzero(plan.scored()))
+    row, question = (index[chosen] for index in np.nonzero(reading.scored()))
     back = settings.back[chosen]
-    rows = np.array(text.split.tokens[plan.starts[:, None] + np.arange(length + 1)])
+    rows = np.array(text.split.tokens[reading.starts[:, None] + np.arange(length + 1)])
     fillers = np.isin(rows, tasks.FILLERS)
     last, older = question - back[:, 0], question - back[:, 1]
     answers = settings.answer[chosen, :2]

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from posenc_jax import composition, extensions
 from posenc_jax.checks import check_options
+from posenc_jax.config.resolve import reached
 from posenc_jax.config.schema import LARGEST_SCALE, words
 from posenc_jax.encoding import Encoding
+from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime.errors import ConfigError
 
 
@@ -74,6 +76,45 @@ def in_words(unfit: Mapping[str, str]) -> str:
     for word, reason in unfit.items():
         by_reason.setdefault(reason, []).append(word)
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+
+
+def unfit(text: str, subject: Subject) -> dict[str, str]:
+    """The extensions of a list that do not fit a run, each with the reason; not all of them."""
+    reasons = left_out(text, subject.plain)
+    if not subject.extensible:
+        reason = "the run was trained with a resampled table"
+        reasons |= {word: reason for word in words(text) if word != "none"}
+    check_some_fit(text, reasons, subject.plain)
+    return reasons
+
+
+def extended_encoding(
+    subject: Subject, extension: str, max_length: int | None
+) -> tuple[Encoding, int]:
+    """The encoding of a run with an extension, and the length of the longest row it reads.
+
+    An extension that depends on the length read is applied once, for that length.
+    """
+    if len(words(extension)) != 1 or extension == "all":
+        raise ConfigError(f"give one extension; got {extension!r}")
+    wrong = mistakes(extension)
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+    unfit(extension, subject)
+    scales = [part.scale for _, part in extensions.named(extension) if part.scale is not None]
+    if max_length is None and extension != "none" and not scales:
+        raise ConfigError(f"extension {extension!r} has no scale; give a maximum length")
+    if max_length is None:
+        max_length = reached(scales[0], subject.original) if scales else subject.trained
+    ratio = max_length / subject.original
+    (method,) = methods(extension, subject.plain, ratio)
+    encoding = method.applied(subject.plain, subject.parts.encoding, ratio)
+    if encoding.reach is not None and max_length > encoding.reach:
+        raise ConfigError(
+            f"encoding {subject.plain.name!r} with extension {extension!r} reaches "
+            f"{encoding.reach} positions; the maximum length is {max_length}"
+        )
+    return encoding.windowed(method.limit), max_length
 
 
 def _method(word: str, encoding: Encoding, largest: float) -> Method:

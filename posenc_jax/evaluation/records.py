@@ -3,113 +3,96 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow
 
 from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.cells import (
-    BASELINES,
-    FACTS,
-    SUMS_FILE,
-    Measured,
-    Places,
-    Record,
-    Sums,
-    curve_of,
-    exists,
-    is_baseline,
-    label,
-    read_record,
-    write_record,
-)
-from posenc_jax.evaluation.columns import COLUMNS
+from posenc_jax.evaluation.cells import BASELINES, Cell, curve_of, is_baseline, label
 from posenc_jax.evaluation.statistics import Terms, Units, combined, mean_and_error, paired, wilson
+from posenc_jax.evaluation.sums import SUMS_FILE, Record, exists, read_record, write_record
 from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.runtime.errors import Damaged, DataError
 from posenc_jax.runtime.files import write_atomically, write_csv
 from posenc_jax.runtime.terminal import printable, warn
 
-NAMES = {"method", "flag"} | {name for name, kind in FACTS.items() if kind == pyarrow.string()}
-NOTHING = Record([], [], [])
+NOTHING = Record([], [])
 
 
-def row(measured: Measured) -> dict:
+def row(cell: Cell) -> dict:
     """Row of a cell, without the columns that need other rows."""
-    facts, sums = measured
-    nll, error = mean_and_error(sums.nats, sums.tokens)
+    nll, error = mean_and_error(cell.nats, cell.tokens)
     finite = bool(np.isfinite(nll))
-    answers = int(sums.answers.sum())
-    per_byte = per_byte_of(sums)
-    low, high = wilson(float(sums.right.sum()), answers) if answers and finite else (None, None)
-    loss = combined([(1.0, sums.nats, sums.tokens)]) if finite else None
-    ends = {} if loss is None else null_for_nan({"nll_low": loss.low, "nll_high": loss.high})
-    known = {name: None for name in COLUMNS} | facts
-    units = Units(int((sums.tokens > 0).sum()), known["unit"])
+    answers, windows = (int(np.nan_to_num(n)) for n in (cell.answers.sum(), cell.windows[0]))
+    per_byte = per_byte_of(cell)
+    low, high = wilson(float(cell.right.sum()), answers) if answers and finite else (None, None)
+    loss = combined([(1.0, cell.nats, cell.tokens)]) if finite else None
+    ends = {} if loss is None else {"nll_low": loss.low, "nll_high": loss.high}
+    known: dict[str, Any] = dict.fromkeys(protocols.columns()) | cell.facts
+    units = Units(int((cell.tokens > 0).sum()), known["unit"])
     if finite:
-        known |= protocols.find(facts["protocol"]).columns(facts, sums)
-    return known | {
-        "tokens": int(sums.tokens.sum()),
+        known |= protocols.find(known["protocol"]).values(cell)
+    numbers = {
+        "tokens": int(cell.tokens.sum()),
         "nll": nll if finite else None,
         "nll_se": error if finite else None,
         "ppl": float(np.exp(min(nll, 700))) if finite else None,
         "bpb": nll * per_byte if finite and per_byte else None,
         "documents": units.documents,
         "units": units.number,
-        "windows": int(sums.windows[0]) or None,
+        "windows": windows or None,
         "answers": answers or None,
-        "accuracy": float(sums.right.sum() / answers) if answers and finite else None,
+        "accuracy": float(cell.right.sum() / answers) if answers and finite else None,
         "accuracy_low": low,
         "accuracy_high": high,
         "flag": "not finite" if not finite else None if per_byte else LOSSY,
         "method": label(known),
         **ends,
     }
+    return null_for_nan(known | numbers)
 
 
 LOSSY = "no bits per byte: the tokenizer loses text"
 
 
-def per_byte_of(sums: Sums) -> float | None:
+def per_byte_of(cell: Cell) -> float | None:
     """Factor from nats per token to bits per byte; None where the tokenizer loses text."""
-    size = sums.bytes.sum()
-    return float(sums.tokens.sum() / size / np.log(2)) if size else None
+    size = cell.bytes.sum()
+    return float(cell.tokens.sum() / size / np.log(2)) if size else None
 
 
 def rows_left_out(facts: dict, unfit: Mapping[str, str]) -> list[dict]:
     """One row per method that does not fit a run, with the reason as its flag and no numbers."""
     own = ({"method": word, "flag": f"left out: {reason}"} for word, reason in unfit.items())
-    return [{name: None for name in COLUMNS} | facts | one for one in own]
+    return [dict.fromkeys(protocols.columns()) | facts | one for one in own]
 
 
-def rows(cells: Sequence[Measured]) -> list[dict]:
+def rows(cells: Sequence[Cell]) -> list[dict]:
     """One row per cell, with the null of its own curve."""
     curves = cells_by_curve(cells)
     baselines = {
-        _place(cell.facts, label(cell.facts)): cell.sums
-        for cell in cells
-        if is_baseline(cell.facts)
+        _place(cell.facts, label(cell.facts)): cell for cell in cells if is_baseline(cell.facts)
     }
     made = []
     for cell in cells:
         one = row(cell) | over_baselines(cell, baselines)
-        terms = null(one, curves[_targets_of_curve(one)], cell.sums)
+        terms = null(cell, curves[_targets_of_curve(one)])
         if terms is not None and one["nll"] is not None:
-            one |= _against(terms, cell.sums)
+            one |= _against(terms, cell)
         made.append(one)
     return made
 
 
-def over_baselines(cell: Measured, known: Mapping[tuple, Sums]) -> dict:
+def over_baselines(cell: Cell, known: Mapping[tuple, Cell]) -> dict:
     """Columns of the gain over each baseline in nats per token, paired by document, beyond L."""
     facts, columns = cell.facts, {}
     if facts["length"] <= facts["train_length"]:
         return columns
     for name in BASELINES:
-        sums = known.get(_place(facts, name))
-        if sums is not None and sums is not cell.sums and np.isfinite(sums.nats).all():
-            gain = paired(sums.nats, cell.sums.nats, cell.sums.tokens)
+        other = known.get(_place(facts, name))
+        if other is not None and other is not cell and np.isfinite(other.nats).all():
+            gain = paired(other.nats, cell.nats, cell.tokens)
             ends = {"": gain.mean, "_low": gain.low, "_high": gain.high}
             columns |= {f"over_{name}{end}": value for end, value in ends.items()}
     return null_for_nan(columns)
@@ -121,12 +104,12 @@ def _place(facts: Mapping, method: str) -> tuple:
     return method, *(facts[name] for name in names)
 
 
-def cells_by_curve(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]]:
-    """Sums of cells by curve and targets, then by protocol and length."""
-    by_curve: dict[tuple, dict[tuple[str, int], Sums]] = {}
+def cells_by_curve(cells: Sequence[Cell]) -> dict[tuple, dict[tuple[str, int], Cell]]:
+    """Cells by curve and targets, then by protocol and length."""
+    by_curve: dict[tuple, dict[tuple[str, int], Cell]] = {}
     for cell in cells:
         key = cell.facts["protocol"], cell.facts["length"]
-        by_curve.setdefault(_targets_of_curve(cell.facts), {})[key] = cell.sums
+        by_curve.setdefault(_targets_of_curve(cell.facts), {})[key] = cell
     return by_curve
 
 
@@ -134,24 +117,24 @@ def _targets_of_curve(facts: Mapping) -> tuple:
     return *curve_of(facts), facts["part"], facts["token_hash"]
 
 
-def null(one: Mapping, curve: Mapping[tuple[str, int], Sums], sums: Sums) -> Terms | None:
-    """Null of a row, as its protocol defines it: the score of a model that never uses more than
+def null(cell: Cell, curve: Mapping[tuple[str, int], Cell]) -> Terms | None:
+    """Null of a cell, as its protocol defines it: the score of a model that never uses more than
     L."""
-    protocol = protocols.find(one["protocol"])
-    if protocol.has_null and one["length"] <= one["train_length"]:
-        return [(1.0, sums.nats, sums.tokens)]
-    return protocol.null(one["train_length"], sums, curve)
+    protocol, facts = protocols.find(cell.facts["protocol"]), cell.facts
+    if protocol.has_null and facts["length"] <= facts["train_length"]:
+        return [(1.0, cell.nats, cell.tokens)]
+    return protocol.null(facts["train_length"], cell, curve)
 
 
-def _against(terms: Terms, sums: Sums) -> dict:
+def _against(terms: Terms, cell: Cell) -> dict:
     """Columns of the null and the gain over it, with intervals over documents."""
     value = combined(terms)
     if not np.isfinite(value.mean):
         return {}
-    gain = combined([*terms, (-1.0, sums.nats, sums.tokens)])
-    if len(terms) == 1 and np.array_equal(terms[0][2], sums.tokens):  # the same targets
-        gain = paired(terms[0][1], sums.nats, sums.tokens)
-    per_byte = per_byte_of(sums)
+    gain = combined([*terms, (-1.0, cell.nats, cell.tokens)])
+    if len(terms) == 1 and np.array_equal(terms[0][2], cell.tokens):  # the same targets
+        gain = paired(terms[0][1], cell.nats, cell.tokens)
+    per_byte = per_byte_of(cell)
     columns = {"null_nll": value.mean, "null_low": value.low, "null_high": value.high}
     if per_byte:
         ends = {"gain_bpb": gain.mean, "gain_low": gain.low, "gain_high": gain.high}
@@ -159,11 +142,11 @@ def _against(terms: Terms, sums: Sums) -> dict:
     return null_for_nan(columns)
 
 
-def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
+def beyond_trained(cell: Cell, cells: Sequence[Cell]) -> float | None:
     """Null at places beyond L, in nats per token, of a cell with losses by place."""
     facts = cell.facts
     curve = cells_by_curve(cells)[_targets_of_curve(facts)]
-    terms = protocols.find(facts["protocol"]).null(facts["train_length"], cell.sums, curve)
+    terms = protocols.find(facts["protocol"]).null(facts["train_length"], cell, curve)
     if terms is None:
         return None
     _, nats, tokens = terms[-1]
@@ -172,11 +155,10 @@ def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
 
 def write(
     folder: Path,
-    cells: Sequence[Measured],
-    places: Sequence[Places] = (),
+    cells: Sequence[Cell],
     earlier: Record | None = None,  # if already read
     left_out: Sequence[dict] = (),
-) -> tuple[list[Measured], list[dict]]:
+) -> tuple[list[Cell], list[dict]]:
     """Add cells to the record of all evaluations of a run; return all cells, and rows of the new.
 
     New cells come first and replace those of the same evaluation and checkpoint. sums.parquet has
@@ -185,16 +167,15 @@ def write(
     earlier = earlier_record(folder) if earlier is None else earlier
     new = {_asked_together(cell.facts) for cell in cells}
     every = [*cells, *(c for c in earlier.cells if _asked_together(c.facts) not in new)]
-    named = {cell.facts["evaluation"] for cell in every}
-    windows = {p.evaluation: p for p in [*earlier.places, *places] if p.evaluation in named}
     others = (one for one in earlier.left_out if _asked_together(one) not in new)
-    record = Record(every, list(windows.values()), [*left_out, *others])
+    unknown = [cell for cell in earlier.unknown if _asked_together(cell.facts) not in new]
+    record = Record(every, [*left_out, *others], unknown)
     write_record(folder, record)
-    of_cells = rows(every)
-    made = [*of_cells, *record.left_out]
+    of_cells, empty = rows(every), dict.fromkeys(protocols.columns())
+    made = [*of_cells, *(empty | one for one in record.left_out)]
     lines = "".join(json.dumps(one, allow_nan=False) + "\n" for one in made)
     write_atomically(folder / "curves.jsonl", lines)
-    write_csv(folder / "curves.csv", list(COLUMNS), made)
+    write_csv(folder / "curves.csv", list(dict.fromkeys(n for one in made for n in one)), made)
     return every, of_cells[: len(cells)]
 
 
@@ -214,16 +195,19 @@ def earlier_record(folder: Path) -> Record:
         kept = (folder / SUMS_FILE).rename(folder / f"{SUMS_FILE}.damaged")
         warn(f"{damage}: the rows of other evaluations are lost; the file is kept as {kept}")
         return NOTHING
-    cells = [cell._replace(facts=cell.facts | run) for cell in record.cells]
-    return record._replace(cells=cells, left_out=[one | run for one in record.left_out])
+    cells, unknown = (
+        [cell._replace(facts=cell.facts | run) for cell in part]
+        for part in (record.cells, record.unknown)
+    )
+    return Record(cells, [one | run for one in record.left_out], unknown)
 
 
-def read_cells(folder: Path) -> list[Measured]:
+def read_cells(folder: Path) -> list[Cell]:
     """Read the cells of every evaluation of a run."""
     return read_record(folder).cells
 
 
-def of_evaluation(cells: Sequence[Measured], name: str = "") -> list[Measured]:
+def of_evaluation(cells: Sequence[Cell], name: str = "") -> list[Cell]:
     """Cells of one evaluation: the named one, else that of the run's held-out text, else the
     newest."""
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in cells))

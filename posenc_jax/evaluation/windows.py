@@ -1,10 +1,10 @@
 """Choose the tokens to read and score, the same for every encoding and extension."""
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -60,26 +60,24 @@ class Text:
             digest.update(b"|")
         return digest.hexdigest()[:16]
 
-    def token_hash(self, plan: "Plan") -> str:
-        """Hash of the targets that a plan scores; rows with equal hashes are comparable."""
-        places = np.sort(plan.targets()[plan.scored()])
-        document = np.searchsorted(self.split.starts, places, side="right") - 1
-        inside = places - self.split.starts[document]
-        digest = hashlib.sha256()
-        for column in (np.searchsorted(self.documents, document), inside):
-            digest.update(np.ascontiguousarray(column, "<i8").tobytes())
-        digest.update(np.ascontiguousarray(self.split.tokens[places], "<i4").tobytes())
-        return digest.hexdigest()[:16]
 
+@dataclass(frozen=True)
+class Reading:
+    """Windows of a text and the targets scored in each: those of a protocol at one length, or one
+    part of them."""
 
-class Plan(NamedTuple):
-    """Windows to read, and the targets scored in each."""
-
+    text: Text
     length: int
     starts: np.ndarray  # [N], the first token of each window
     document: np.ndarray  # [N], 0, 1, ...
     first: np.ndarray  # [N], the first scored place; all places after it are scored
     kept: np.ndarray | None = None  # [N, length], limits scoring to these places; None: all
+    part: str = ""  # of the targets, or the change to the text
+    facts: Mapping[str, Any] = field(default_factory=dict)  # columns that the protocol declares
+    older: np.ndarray | None = None  # [scored, settings], the answers that older settings give
+    # Which of the last targets [N, last] count as answers, from the tokens ranked first.
+    counts: Callable[[np.ndarray], np.ndarray] | None = None
+    unchanged: "Reading | None" = None  # the same targets in the text before it was changed
 
     def scored(self) -> np.ndarray:  # [N, length]
         late = np.arange(self.length) >= self.first[:, None]
@@ -87,6 +85,22 @@ class Plan(NamedTuple):
 
     def targets(self) -> np.ndarray:  # [N, length], index of each target in the split
         return self.starts[:, None] + 1 + np.arange(self.length)
+
+    @cached_property
+    def token_hash(self) -> str:
+        """Hash of the scored targets; rows with equal hashes are comparable."""
+        if self.unchanged is not None:
+            return self.unchanged.token_hash
+        split, places = self.text.split, np.sort(self.targets()[self.scored()])
+        document = np.searchsorted(split.starts, places, side="right") - 1
+        digest = hashlib.sha256()
+        for column in (
+            np.searchsorted(self.text.documents, document),
+            places - split.starts[document],
+        ):
+            digest.update(np.ascontiguousarray(column, "<i8").tobytes())
+        digest.update(np.ascontiguousarray(split.tokens[places], "<i4").tobytes())
+        return digest.hexdigest()[:16]
 
 
 def choose(
@@ -150,11 +164,12 @@ def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
     )
 
 
-def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Plan:
-    """Plan windows at offsets [W, N] from the starts of the longest ones, where `kept`."""
+def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Reading:
+    """Windows at offsets [W, N] from the starts of the longest ones, where `kept`."""
     kept = np.ones(offsets.shape, bool) if kept is None else kept
     document = np.searchsorted(text.documents, text.document)
-    return Plan(
+    return Reading(
+        text,
         length,
         (text.starts[:, None] + offsets)[kept].astype(np.int64),
         np.broadcast_to(document[:, None], offsets.shape)[kept],

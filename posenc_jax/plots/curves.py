@@ -10,8 +10,7 @@ from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.display import Line, Panels, ends, rounded
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.cells import FRESH as FRESH_ROW
-from posenc_jax.evaluation.cells import curve_of, is_baseline, label
-from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.cells import Cell, curve_of, is_baseline, label
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts, over
 from posenc_jax.plots import style
@@ -178,7 +177,7 @@ def null_of(protocol: str) -> Line:
     return FRESH if protocol == protocols.HEADLINE else NULL
 
 
-def draw(cells: Sequence[Measured], folder: Path, evaluation: str = HELD_OUT) -> list[Path]:
+def draw(cells: Sequence[Cell], folder: Path, evaluation: str = HELD_OUT) -> list[Path]:
     """Draw every picture of an evaluation of one run or several and return the files.
 
     File names end in the name of the evaluation, except for the run's own held-out text.
@@ -279,24 +278,24 @@ def apart(lines: Sequence[Line]) -> list[Line]:
     return [line._replace(look=look) for line, look in zip(lines, looks, strict=True)]
 
 
-def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
+def by_place(cells: Sequence[Cell], protocol: str) -> "Figure | None":
     """Loss at every place of the longest window, as means over neighbouring places."""
     chosen = [cell for cell in cells if cell.facts["protocol"] == protocol]
-    chosen = [cell for cell in chosen if np.all(np.isfinite(cell.sums.by_place))]
+    chosen = [cell for cell in chosen if np.all(np.isfinite(cell.by_place))]
     if not chosen:
         return None
     rows = [cell.facts for cell in chosen]
     several = len({row["run"] for row in rows}) > 1
     lines = []
     for cell in chosen:
-        windows = int(cell.sums.windows[0])
-        x, y = smooth(cell.sums.by_place / windows, windows)
+        windows = int(cell.windows[0])
+        x, y = smooth(cell.by_place / windows, windows)
         name, look = _style(cell.facts, rows)
         lines.append(Line(name, list(x), list(y), style.SPARSE | look))
         if cell.facts["extension"] == "none" and not cell.facts["window"] and not several:
             null = records.beyond_trained(cell, cells)
             if null is not None:
-                ends = [cell.facts["train_length"], len(cell.sums.by_place)]
+                ends = [cell.facts["train_length"], len(cell.by_place)]
                 lines.append(NULL._replace(x=ends, y=[null, null]))
     return chart(
         apart(lines),

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posenc_jax.evaluation import protocols, records
-from posenc_jax.evaluation.cells import Sums, is_baseline, label, targets_of
-from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.cells import Cell, is_baseline, label, targets_of
 from posenc_jax.evaluation.statistics import (
     Corrected,
     Units,
@@ -72,14 +71,14 @@ class DocumentLoss(NamedTuple):
     unit: float | None  # None: the loss is undefined
 
 
-def bits(sums: Sums) -> DocumentLoss:
-    return DocumentLoss(sums.nats, sums.tokens, records.per_byte_of(sums))
+def bits(cell: Cell) -> DocumentLoss:
+    return DocumentLoss(cell.nats, cell.tokens, records.per_byte_of(cell))
 
 
-def wrong_answers(sums: Sums) -> DocumentLoss:
-    answered = sums.answers > 0
-    size = sums.answers[answered]
-    return DocumentLoss(size - sums.right[answered], size, 1.0 if len(size) else None)
+def wrong_answers(cell: Cell) -> DocumentLoss:
+    answered = cell.answers > 0
+    size = cell.answers[answered]
+    return DocumentLoss(size - cell.right[answered], size, 1.0 if len(size) else None)
 
 
 def right(row: Rank) -> Rank:
@@ -90,7 +89,7 @@ def right(row: Rank) -> Rank:
     return row._replace(loss=1 - row.loss, seeds=seeds, interval=interval)
 
 
-def loss_of(protocol: str) -> Callable[[Sums], DocumentLoss]:
+def loss_of(protocol: str) -> Callable[[Cell], DocumentLoss]:
     """Loss by which a protocol ranks."""
     return wrong_answers if protocols.find(protocol).value == "accuracy" else bits
 
@@ -132,9 +131,9 @@ def ranked(runs: Sequence[Run], plain: bool = False) -> tuple[Tables, list[str]]
             longest = max(n for name, n in places if name == protocol)
             here = [pair for pair in here if pair[0].trained < longest] or here
         usual = most_common({run.id: targets_of(cell.facts) for run, cell in here}.values())
-        entries: dict[tuple[str, str], list[Measured]] = {}
+        entries: dict[tuple[str, str], list[Cell]] = {}
         for run, cell in here:
-            if lost(cell.sums).unit is None:
+            if lost(cell).unit is None:
                 notes[
                     f"{run.group}: its tokenizer loses text, so it has no bits per byte and is "
                     "not ranked"
@@ -147,7 +146,7 @@ def ranked(runs: Sequence[Run], plain: bool = False) -> tuple[Tables, list[str]]
             else:
                 entries.setdefault((run.group, label(cell.facts)), []).append(cell)
         for entry in list(entries):
-            if not all(np.all(np.isfinite(cell.sums.nats)) for cell in entries[entry]):
+            if not all(np.all(np.isfinite(cell.nats)) for cell in entries[entry]):
                 broken.setdefault(" + ".join(entry), []).append(f"{protocol} at {length:,}")
                 del entries[entry]
         if entries:
@@ -160,17 +159,17 @@ def ranked(runs: Sequence[Run], plain: bool = False) -> tuple[Tables, list[str]]
 
 
 def _table(
-    entries: Mapping[tuple[str, str], Sequence[Measured]], lost: Callable[[Sums], DocumentLoss]
+    entries: Mapping[tuple[str, str], Sequence[Cell]], lost: Callable[[Cell], DocumentLoss]
 ) -> list[Rank]:
     seeds = {
-        entry: {cell.facts["seed"]: lost(cell.sums).amount for cell in cells}
+        entry: {cell.facts["seed"]: lost(cell).amount for cell in cells}
         for entry, cells in entries.items()
     }
     seeds = _distinct(seeds)
     means = {entry: np.mean(list(by_seed.values()), axis=0) for entry, by_seed in seeds.items()}
     order = sorted(means, key=lambda entry: means[entry].sum())
     best = entries[order[0]][0]
-    _, size, unit = lost(best.sums)
+    _, size, unit = lost(best)
     assert unit is not None  # others are left out
     tests = [(1.0, Corrected(1.0, 1)), *_against_best([seeds[entry] for entry in order], size)]
     rows = [

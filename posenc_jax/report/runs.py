@@ -16,9 +16,8 @@ from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.config.schema import Training
 from posenc_jax.evaluation import protocols, records
-from posenc_jax.evaluation.cells import exists, read_record, targets_of
-from posenc_jax.evaluation.columns import COLUMNS
-from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.cells import Cell, targets_of
+from posenc_jax.evaluation.sums import exists, read_record
 from posenc_jax.evaluation.table import counts
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.subject import run_config
@@ -49,7 +48,7 @@ class Run:
     digest: str
     command: str
     data: str
-    cells: Sequence[Measured] = ()
+    cells: Sequence[Cell] = ()
     unfit: Sequence[Mapping[str, Any]] = ()  # rows of methods that do not fit the encoding
     group: str = ""
     left_out: str = ""  # reason for which no mean over seeds may include it
@@ -148,7 +147,7 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
     runs = comparable(grouped(runs), notes)
     notes += [*_diverged(runs), *_left_out(runs)]
     means = [run for run in runs if run.in_means]
-    columns = dict.fromkeys([*OF_RUN, *COLUMNS, *ENDS, "counts"])
+    columns = dict.fromkeys([*OF_RUN, *protocols.columns(), *ENDS, "counts"])
     return ReportData(
         runs,
         pd.DataFrame([row for run in means for row in _points(run)], columns=list(columns)),
@@ -219,7 +218,7 @@ def _or_note(read: Callable[[], Value], otherwise: Value, notes: list[str]) -> V
         return otherwise
 
 
-def _evaluated(folder: Path, evaluation: str) -> tuple[list[Measured], str, list[dict]]:
+def _evaluated(folder: Path, evaluation: str) -> tuple[list[Cell], str, list[dict]]:
     """Cells of the newest checkpoint, a note on other evaluations, and the methods left out."""
     if not exists(folder / "eval"):
         return [], "not evaluated yet", []

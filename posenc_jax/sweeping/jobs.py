@@ -65,10 +65,10 @@ class Job:
         return tuple(fields.items())
 
     def _some_fit(self, extensions: str) -> bool:
-        from posenc_jax.evaluation import planning
+        from posenc_jax.evaluation import check
 
         try:
-            return planning.some_fit(extensions, self.config)
+            return check.some_fit(extensions, self.config)
         except (ConfigError, ValueError, KeyError):  # which `mistakes` lists
             return True
 
@@ -106,12 +106,12 @@ class Job:
     @functools.cached_property
     def asked(self) -> Evaluation:
         """The configuration of its evaluation."""
-        from posenc_jax.evaluation import planning
+        from posenc_jax.evaluation import check
 
         words = flags.without_evaluation(self._evaluated)[1]
         evaluation, problems = flags.parse_evaluation(words)
         assert evaluation is not None  # --evaluate is one of the words
-        return planning.load(evaluation, more=problems)
+        return check.load(evaluation, more=problems)
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""

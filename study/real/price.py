@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from posenc_jax.evaluation import cells
 from posenc_jax.evaluation.cells import label
+from posenc_jax.evaluation.records import read_cells
 from study.cells import STUDY, less, markdown, signed
 
 ROWS = STUDY / "real/rows/price.csv"
@@ -19,8 +19,8 @@ KEYS = ["model", "evaluation", "method", "length"]
 def main(runs: list[Path]) -> None:
     found = []
     for run in runs:
-        for cell in cells.read_record(run / "eval").cells:
-            own = pd.DataFrame({"nats": cell.sums.nats.round(4), "targets": cell.sums.tokens})
+        for cell in read_cells(run / "eval"):
+            own = pd.DataFrame({"nats": cell.nats.round(4), "targets": cell.tokens})
             facts = {"model": run.name, "method": label(cell.facts)}
             facts |= {name: cell.facts[name] for name in ("evaluation", "length")}
             found.append(own.assign(**facts, document=range(len(own))))

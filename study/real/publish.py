@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from posenc_jax.evaluation import cells
 from posenc_jax.evaluation.cells import label
+from posenc_jax.evaluation.records import read_cells
 
 ROWS = Path(__file__).parent / "rows" / "documents.csv.xz"
 KEYS = ["method", "protocol", "length", "part", "token_hash", "processor"]
@@ -19,11 +19,11 @@ KEYS = ["method", "protocol", "length", "part", "token_hash", "processor"]
 def rows_of(run: Path) -> pd.DataFrame:
     """A row per cell and document."""
     found = []
-    for cell in cells.read_record(run / "eval").cells:
-        sums, facts = cell.sums, cell.facts | {"method": label(cell.facts)}
+    for cell in read_cells(run / "eval"):
+        facts = cell.facts | {"method": label(cell.facts)}
         columns = {name: facts[name] for name in KEYS}
-        own = {"nats": sums.nats.round(4), "targets": sums.tokens, "right": sums.right}
-        found.append(pd.DataFrame(columns | {"document": range(len(sums.nats))} | own))
+        own = {"nats": cell.nats.round(4), "targets": cell.tokens, "right": cell.right}
+        found.append(pd.DataFrame(columns | {"document": range(len(cell.nats))} | own))
     return pd.concat(found)
 
 

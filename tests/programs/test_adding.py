@@ -81,6 +81,8 @@ def test_a_new_protocol_is_evaluated_and_reported(copy, call, whole, tmp_path):
     out = run("eval_extrapolation.py", *words, more)
     assert "last_three, the last three targets" in out
     old, new = rows_of(here), rows_of(there)
+    scored = {(row["protocol"], row.pop("scored")) for row in new}  # a column that it declares
+    assert {n for n, value in scored if value} == {"last_three"} and ("last_three", "3") in scored
     added = [row for row in new if row["protocol"] in ("last_three", "words")]
     assert [row for row in new if row not in added] == old  # to the last digit
     for name, source in (("last_three", old[0]["text"]), ("words", "doubled")):

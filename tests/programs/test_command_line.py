@@ -12,7 +12,7 @@ from running import ROOT, here, python, script
 from posenc_jax import display, extensions, schemes
 from posenc_jax.config import flags
 from posenc_jax.data import prepare as preparing
-from posenc_jax.evaluation.columns import COLUMNS
+from posenc_jax.evaluation.protocols import columns
 from posenc_jax.runs.workdir import KEPT_FACTS
 
 ROPE = f"--config={ROOT}/configs/rope.py"
@@ -241,7 +241,7 @@ def test_every_encoding_extension_and_column_is_listed():
         assert any(line.startswith((f"  {name}:", f"  {name} (")) for line in lines), name
     place = next(n for n, line in enumerate(lines) if line.startswith("  yarn (for rope):"))
     assert "2309.00071" in lines[place] and "beta_fast=32.0" in lines[place + 1]
-    assert [line.split(":")[0].strip() for line in lines[-len(COLUMNS) :]] == list(COLUMNS)
+    assert [line.split(":")[0].strip() for line in lines[-len(columns()) :]] == list(columns())
 
 
 def test_a_configuration_is_checked_without_a_run():

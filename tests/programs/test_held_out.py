@@ -178,7 +178,7 @@ def test_cells_are_believed_by_what_they_hold(run, call):
         flipped.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
         found = store.get(flipped.stem)
         if found is not None:  # what is flipped says nothing, such as a date
-            for one, other in zip(found, right, strict=True):
+            for one, other in zip(found[1:], right[1:], strict=True):
                 np.testing.assert_array_equal(one, other)
     flipped.write_bytes(whole[: begin + 10])
     shutil.copy(copied, overwritten)

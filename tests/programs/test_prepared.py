@@ -17,7 +17,7 @@ from posenc_jax.config import load, schema
 from posenc_jax.config.resolve import FORMAT, resolve
 from posenc_jax.data import corpora, export, tokenizer
 from posenc_jax.data.prepare import prepare
-from posenc_jax.evaluation import planning
+from posenc_jax.evaluation import check
 from posenc_jax.runtime.errors import ConfigError, DataError
 
 WORDS = "the café naïve 東京 of and to in a is that for it as was with be by on not he".split()
@@ -193,7 +193,7 @@ def test_fields_without_effect_beside_tokens_are_refused(texts):
     fields |= {"valid_fraction": 0.2, "choose_fraction": 0.2, "cache": "there"}
     for name, mistakes in (
         ("rope", problems_of),
-        ("eval", lambda config: planning.read(config)[1]),
+        ("eval", lambda config: check.read(config)[1]),
     ):
         config = import_module(f"configs.{name}").get_config()
         config.data.tokens = f"{texts}/tokens"

@@ -17,7 +17,7 @@ from evaluated import make_run
 from running import ROOT, finish, python
 
 from posenc_jax.config import flags, load
-from posenc_jax.evaluation import planning, records
+from posenc_jax.evaluation import check, records
 from posenc_jax.evaluation.cells import label
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.tracking.wandb import summary_of
@@ -371,7 +371,7 @@ def test_the_documented_sweep_is_a_command_that_runs():
     evaluation, wrong = flags.parse_evaluation(asked)
     assert evaluation is not None
     _, recipe, problems = flags.parse(words)
-    planning.check(planning.load(evaluation, more=wrong), load(recipe, more=problems))
+    check.refuse_unfit(check.load(evaluation, more=wrong), load(recipe, more=problems))
     _, protocol, method = sweep["metric"]["name"].split("/")
     extension, _, multiple = method.partition("@")
     assert protocol in evaluation.protocols.split(",")

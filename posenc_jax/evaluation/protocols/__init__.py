@@ -4,45 +4,29 @@ A file holds a subclass of `Protocol` and one instance of it called `protocol`. 
 jax.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from posenc_jax import registry
 from posenc_jax.config.schema import Evaluation, words
 from posenc_jax.display import Panels, Table
-from posenc_jax.evaluation.cells import Measured, Sums
+from posenc_jax.evaluation.cells import Cell
+from posenc_jax.evaluation.columns import COMMON, Column
 from posenc_jax.evaluation.statistics import Terms
-from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.evaluation.windows import Reading, Text
 
 registry.keep_names(__name__)
 
 HEADLINE = "same_token"  # first in tables and pictures; sets the number of windows
 
 
-class Reading(NamedTuple):
-    """Windows and targets of a protocol at one length, or of one part of them."""
-
-    text: Text
-    plan: Plan
-    token_hash: str  # of the scored targets; rows with equal hashes are comparable
-    part: str = ""  # of the targets, or the change to the text
-    facts: Mapping[str, Any] = {}  # more columns: chance, ceiling, orderless, older, separation
-    older: np.ndarray | None = None  # [scored, settings], the answers that older settings give
-    # Which of the last targets [N, last] count as answers, from the tokens ranked first.
-    counts: Callable[[np.ndarray], np.ndarray] | None = None
-
-
-Curve = Mapping[tuple[str, int], Sums]  # of one method: (protocol, length) -> its sums
-
-
 class Protocol:
     """Base class of protocols, with the defaults that suit most of them."""
 
     title = ""  # of tables and pictures, after the name
+    columns: Mapping[str, Column] = {}  # that its readings or `values` fill
     order = 100  # rank among the rows of a length
     option: str | None = None  # field of configs/eval.py, and column, for its span
     value = "ppl"  # plotted against length: ppl, bpb or accuracy
@@ -70,20 +54,20 @@ class Protocol:
         """Text to read: that of the evaluation, or one that the protocol generates."""
         return text
 
-    def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
+    def plan(self, text: Text, length: int, span: int | None) -> Reading | None:
         """Windows of a length and the targets scored in them; None: not read at this length."""
         raise NotImplementedError
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         """Readings at a length: one, or several with parts."""
-        plan = self.plan(text, length, span)
-        return [] if plan is None else [Reading(text, plan, text.token_hash(plan))]
+        reading = self.plan(text, length, span)
+        return [] if reading is None else [reading]
 
-    def picture(self, cells: Sequence[Measured]) -> Panels | None:
+    def picture(self, cells: Sequence[Cell]) -> Panels | None:
         """A picture of its own of the newest checkpoint; None without one."""
         return None
 
-    def longest_of_one_run(self, cells: Sequence[Measured]) -> list[Measured]:
+    def longest_of_one_run(self, cells: Sequence[Cell]) -> list[Cell]:
         """Its cells of the longest windows; none where they are of several runs."""
         own = [cell for cell in cells if cell.facts["protocol"] == self.name]
         if len({cell.facts["run"] for cell in own}) > 1:
@@ -95,17 +79,17 @@ class Protocol:
         """A table of its own of the rows of a length; None: parts as columns."""
         return None
 
-    def columns(self, facts: Mapping[str, Any], sums: Sums) -> dict[str, float | None]:
-        """More columns of a row with answers: found, held, order."""
+    def values(self, cell: Cell) -> dict[str, float | None]:
+        """Columns of a row that are computed from its sums: found, held, order."""
         return {}
 
-    def derived(self, cells: Sequence[Measured]) -> list[Measured]:
+    def derived(self, cells: Sequence[Cell]) -> list[Cell]:
         """Derive cells from those read, of its own or of the protocol in `needs`."""
         return []
 
-    def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
-        """Score beyond L = `trained` of a model that never uses more than L tokens, from a `curve`
-        over the same targets; None without a null."""
+    def null(self, trained: int, cell: Cell, curve: Mapping[tuple[str, int], Cell]) -> Terms | None:
+        """Score beyond L = `trained` of a model that never uses more than L tokens, from the cells
+        of its curve over the same targets, by protocol and length; None without a null."""
         return None
 
     @property
@@ -124,12 +108,12 @@ class Protocol:
 class ByTokensSeen(Protocol):
     """A protocol whose null is taken from its own windows of L, by tokens that a target sees."""
 
-    def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
+    def null(self, trained: int, cell: Cell, curve: Mapping[tuple[str, int], Cell]) -> Terms | None:
         at_trained = curve.get((self.name, trained))
-        return None if at_trained is None else by_early(sums, at_trained, at_trained)
+        return None if at_trained is None else by_early(cell, at_trained, at_trained)
 
 
-def by_early(sums: Sums, within: Sums, tail: Sums | None) -> Terms | None:
+def by_early(cell: Cell, within: Cell, tail: Cell | None) -> Terms | None:
     """Null of scored targets, weighted by the share of them that sees L tokens or fewer.
 
     For these it is the mean over all places of windows of L, for the others the mean over their
@@ -137,7 +121,7 @@ def by_early(sums: Sums, within: Sums, tail: Sums | None) -> Terms | None:
     """
     if tail is None or not tail.tail_tokens.sum():
         return None
-    early = float(sums.early.sum() / sums.tokens.sum())
+    early = float(cell.early.sum() / cell.tokens.sum())
     return [
         (early, within.within_nats, within.within_tokens),
         (1.0 - early, tail.tail_nats, tail.tail_tokens),
@@ -157,6 +141,19 @@ def every() -> list[Protocol]:
 def shown() -> list[Protocol]:
     """All protocols, in the order of tables and pictures: the headline first."""
     return sorted(every(), key=lambda p: p.name != HEADLINE)
+
+
+@cache
+def columns() -> dict[str, Column]:
+    """Every column of curves.csv in its order: those that only protocols declare come last."""
+    declared = {name: one for protocol in every() for name, one in protocol.columns.items()}
+    return {name: declared.get(name, one) for name, one in COMMON.items()} | declared
+
+
+@cache
+def facts() -> dict[str, type]:
+    """The columns that identify a cell, with their types."""
+    return {name: one.kind for name, one in columns().items() if one.kind is not None}
 
 
 def against_length() -> list[str]:

@@ -1,15 +1,23 @@
-"""The questions behind the scored answers of a plan, and what a reader can know of them."""
+"""The questions behind the scored answers of a reading, and what a reader can know of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from posenc_jax.data import tasks
-from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.evaluation.columns import Column
+from posenc_jax.evaluation.windows import Reading
 
 NEVER = np.iinfo(np.int64).max
+OF_ANSWERS = {
+    "chance": Column("accuracy of a guess", float),
+    "ceiling": Column("accuracy of a reader that finds every setting in its window", float),
+    "orderless": Column("accuracy of a reader without order (variables, planted)", float),
+}
+OF_SETTINGS = OF_ANSWERS | {"older": Column("older settings of the asked names", int)}
+SEPARATION = Column("tokens between the last two settings (last_of_two, planted)", str)
 
 
 class Settings(NamedTuple):
@@ -33,28 +41,27 @@ class Settings(NamedTuple):
 
 @dataclass(frozen=True)
 class Questions:
-    """The scored answers of a plan, [N] in order."""
+    """The scored answers of a reading, [N] in order."""
 
-    text: Text
-    plan: Plan
+    reading: Reading
 
     @cached_property
     def places(self) -> np.ndarray:  # [N], of the answers in the split
-        return self.plan.targets()[self.plan.scored()]
+        return self.reading.targets()[self.reading.scored()]
 
     @cached_property
     def seen(self) -> np.ndarray:  # [N], tokens in the window before the question
-        return np.nonzero(self.plan.scored())[1]
+        return np.nonzero(self.reading.scored())[1]
 
     @cached_property
     def gaps(self) -> np.ndarray:  # [N], tokens back to what answers it; 0: unknown
-        gaps = self.text.split.gaps
+        gaps = self.reading.text.split.gaps
         return np.zeros(len(self.places), int) if gaps is None else gaps[self.places]
 
     @cached_property
     def settings(self) -> Settings | None:
         """None where the task has no settings."""
-        split = self.text.split
+        split = self.reading.text.split
         find = tasks.settings_of(split.task)
         if find is None:
             return None
@@ -75,7 +82,7 @@ class Questions:
     def ceiling(self, chosen: np.ndarray) -> float | None:
         """Accuracy on some of them of a reader that finds every answer in its window and guesses
         the rest."""
-        split = self.text.split
+        split = self.reading.text.split
         if split.chance is None or split.gaps is None:
             return None
         return tasks.ceiling(split.chance, self.gaps[chosen], self.seen[chosen])
@@ -83,7 +90,7 @@ class Questions:
     def orderless(self, chosen: np.ndarray) -> float | None:
         """Accuracy on some of them of a reader that picks a visible setting at random, and guesses
         where none is visible."""
-        chance, settings = self.text.split.chance, self.settings
+        chance, settings = self.reading.text.split.chance, self.settings
         if chance is None or settings is None:
             return None
         visible = settings.visible.sum(axis=1)
@@ -91,11 +98,15 @@ class Questions:
         return float(np.mean(np.where(visible, right / np.maximum(visible, 1), chance)[chosen]))
 
 
-def restricted(plan: Plan, chosen: np.ndarray) -> Plan:  # [N], bool, of its scored answers
-    """Restrict a plan to some of its scored answers."""
-    kept = plan.scored()
+def restricted(
+    reading: Reading,
+    chosen: np.ndarray,  # [N], bool, of its scored answers
+    **options: Any,
+) -> Reading:
+    """Restrict a reading to some of its scored answers; options are other fields of it."""
+    kept = reading.scored()
     kept[kept] = chosen
-    return plan._replace(kept=kept)
+    return replace(reading, kept=kept, **options)
 
 
 def doubling(values: np.ndarray, most: int) -> dict[str, np.ndarray]:

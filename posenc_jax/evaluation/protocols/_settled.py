@@ -2,6 +2,7 @@
 and beyond it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from posenc_jax.data import tasks
 from posenc_jax.display import Table, decimal
 from posenc_jax.evaluation.cells import label
 from posenc_jax.evaluation.protocols import Protocol
-from posenc_jax.evaluation.windows import Plan, Text, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, plan_of
 from posenc_jax.runtime.errors import ConfigError
 
 WANTED = 1_000  # longest windows, each with a dozen questions in its second half
@@ -48,7 +49,7 @@ class Settled(Protocol):
         meaning = self.meaning if shown[0] == self.about else "share answered with the last value"
         return Table(f"{shown[0]}: {meaning}", ["", *parts], body)
 
-    def plan(self, text: Text, length: int, span: int | None) -> Plan:
+    def plan(self, text: Text, length: int, span: int | None) -> Reading:
         """Windows of a length over the second half of each longest one, or that one, and the
         answers in the second half of each."""
         if text.split.answers is None or tasks.settings_of(text.split.task) is None:
@@ -61,5 +62,5 @@ class Settled(Protocol):
             offsets if len(offsets) else np.array([text.longest - length]),
             (len(text.starts), max(1, len(offsets))),
         )
-        plan = plan_of(text, length, offsets, length // 2)
-        return plan._replace(kept=text.split.answers[plan.targets()])
+        reading = plan_of(text, length, offsets, length // 2)
+        return replace(reading, kept=text.split.answers[reading.targets()])

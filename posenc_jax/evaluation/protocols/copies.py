@@ -5,14 +5,15 @@ distance before it. The same targets in the unchanged text are the baseline. No 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from posenc_jax.display import Line, Panels, Table, decimal
-from posenc_jax.evaluation.cells import Measured, label
-from posenc_jax.evaluation.protocols import Protocol, Reading
+from posenc_jax.evaluation.cells import Cell, label
+from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.statistics import combined
-from posenc_jax.evaluation.windows import Text, changed, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, changed, plan_of
 from posenc_jax.runtime.errors import ConfigError
 
 PASSAGE = 64  # tokens
@@ -58,11 +59,10 @@ class Copies(Protocol):
             kept = np.zeros((len(text.starts), length), bool)
             for begin in found:  # the target of place t is token t + 1 of the row
                 kept[:, begin + CUE - 1 : begin + PASSAGE - 1] = True
-            plan = whole._replace(first=np.full_like(whole.first, min(found) + CUE - 1), kept=kept)
-            scored = text.token_hash(plan)
-            copied = plan._replace(starts=inner.starts)
-            readings.append(Reading(inner, copied, scored, str(distance)))
-            readings.append(Reading(text, plan, scored, f"{UNREAD}{distance}"))
+            first = np.full_like(whole.first, min(found) + CUE - 1)
+            unread = replace(whole, first=first, kept=kept, part=f"{UNREAD}{distance}")
+            inside = dict(text=inner, starts=inner.starts, unchanged=unread)
+            readings += [replace(unread, part=str(distance), **inside), unread]
         return readings
 
     def wanted(self, span: int | None) -> int:
@@ -87,7 +87,7 @@ class Copies(Protocol):
         caption = "nats per token; unread: the same targets without a copy"
         return Table(caption, ["", *distances], body)
 
-    def picture(self, cells: Sequence[Measured]) -> Panels | None:
+    def picture(self, cells: Sequence[Cell]) -> Panels | None:
         """Loss against distance in the longest windows of one run, a line per method and a pale one
         of the same targets without a copy."""
         cells = self.longest_of_one_run(cells)
@@ -137,13 +137,13 @@ def places(length: int, trained: int) -> dict[int, list[int]]:
     return dict(sorted(begins.items()))
 
 
-def _line(name: str, own: dict[str, Measured], prefix: str = "") -> Line:
+def _line(name: str, own: dict[str, Cell], prefix: str = "") -> Line:
     """Mean loss of a method by distance, with 95% intervals over documents; an interrupted
     evaluation lacks some."""
     every = {int(part.removeprefix(UNREAD)) for part in own}
     at = sorted(distance for distance in every if f"{prefix}{distance}" in own)
     cells = [own[f"{prefix}{distance}"] for distance in at]
-    losses = [combined([(1.0, cell.sums.nats, cell.sums.tokens)]) for cell in cells]
+    losses = [combined([(1.0, cell.nats, cell.tokens)]) for cell in cells]
     band = [loss.low for loss in losses], [loss.high for loss in losses]
     means = [loss.mean for loss in losses]
     return Line(name, at, means, {}, band, method=next(iter(own.values())).facts)

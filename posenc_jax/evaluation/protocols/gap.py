@@ -15,8 +15,8 @@ class Gap(Answers):
 
     def parts(self, questions: Questions) -> Parts:
         """Parts that double in length: `33-64` has the answers 33 to 64 tokens back."""
-        gaps, length = questions.gaps, questions.plan.length
-        if length != questions.text.longest:
+        gaps, length = questions.gaps, questions.reading.length
+        if length != questions.reading.text.longest:
             return {}
         between = pairwise([0, *ends(length)])
         return {f"{low + 1}-{high}": (low < gaps) & (gaps <= high) for low, high in between}

@@ -5,16 +5,23 @@ setting is replaced by filler. So the share of held pairs that are answered with
 `order`, is that of order alone; a reader without order has 0.5.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from posenc_jax.data import tasks
-from posenc_jax.evaluation.cells import Sums
-from posenc_jax.evaluation.protocols import Reading, _settled
-from posenc_jax.evaluation.protocols._questions import Questions, Settings, doubling, restricted
-from posenc_jax.evaluation.windows import Plan, Text, gathered
+from posenc_jax.evaluation.cells import Cell
+from posenc_jax.evaluation.columns import Column
+from posenc_jax.evaluation.protocols import _settled
+from posenc_jax.evaluation.protocols._questions import (
+    OF_SETTINGS,
+    SEPARATION,
+    Questions,
+    Settings,
+    doubling,
+    restricted,
+)
+from posenc_jax.evaluation.windows import Reading, Text, gathered
 
 HELD, PAIRS = 0.2, 40  # no order where a smaller share of pairs is held, or fewer
 ONE_PASS = "one-pass"
@@ -24,14 +31,22 @@ HARD_BACK, HARD_APART = (17, 64), (1, 8)
 
 class LastOfTwo(_settled.Settled):
     title = "answers whose name was set twice, by tokens between the settings and back to the last"
+    columns = OF_SETTINGS | {
+        "separation": SEPARATION,
+        "older_right": Column("share answered with the older value (last_of_two)"),
+        "other": Column("share answered with another value (last_of_two)"),
+        "found": Column("share found beyond chance (found)"),
+        "held": Column("share of pairs whose values are both found alone (last_of_two)"),
+        "order": Column("share of held pairs answered with the last value (last_of_two)"),
+    }
     about, meaning = "order", "share answered with the last value, of the pairs held"
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         """Within L: `within`, its hard cell `hard`, and separations: `apart-3-4`. Beyond L:
         `beyond`, the same from a single reading, `one-pass`, separations and distances:
         `back-65-128`."""
-        plan = self.plan(text, length, span)
-        settings = Questions(text, plan).settings
+        reading = self.plan(text, length, span)
+        settings = Questions(reading).settings
         assert settings is not None
         back, apart = settings.back[:, 0], settings.separation
         asked = pairs(settings, length, trained)
@@ -39,15 +54,15 @@ class LastOfTwo(_settled.Settled):
         by_apart = doubling(np.where(asked, apart, 0), length)
         parts |= {f"apart-{name}": chosen for name, chosen in by_apart.items()}
         parts = {part: chosen & asked for part, chosen in parts.items() if (chosen & asked).any()}
-        single = {part: _reading(text, plan, settings, own, part) for part, own in parts.items()}
+        single = {part: _part(reading, settings, own, part) for part, own in parts.items()}
         if length <= trained or not single:
             return list(single.values())
-        inner = _three_times(text, plan, settings, asked)
+        inner = _three_times(reading, settings, asked)
         return [_paired(one, inner, held=part != ONE_PASS) for part, one in single.items()]
 
-    def columns(self, facts: Mapping[str, Any], sums: Sums) -> dict[str, float | None]:
-        pairs, answers, right = sums.tokens.sum(), sums.answers.sum(), sums.right.sum()
-        older = sums.older_right.sum()
+    def values(self, cell: Cell) -> dict[str, float | None]:
+        facts, older = cell.facts, cell.older_right.sum()
+        pairs, answers, right = cell.tokens.sum(), cell.answers.sum(), cell.right.sum()
         shares = {"older_right": older, "other": answers - right - older}
         columns: dict[str, float | None] = {}
         if answers:
@@ -98,23 +113,22 @@ def _between(values: np.ndarray, low: int, high: int) -> np.ndarray:
     return (low <= values) & (values <= high)
 
 
-def _reading(text: Text, plan: Plan, settings: Settings, chosen: np.ndarray, part: str) -> Reading:
-    own = restricted(plan, chosen)
-    facts = {"chance": text.split.chance, "ceiling": 1.0, "orderless": 0.5, "older": 1}
+def _part(reading: Reading, settings: Settings, chosen: np.ndarray, part: str) -> Reading:
+    facts = {"chance": reading.text.split.chance, "ceiling": 1.0, "orderless": 0.5, "older": 1}
     if part.startswith("apart-"):
         facts["separation"] = part.removeprefix("apart-")
     older = settings.answer[chosen, 1:2]
-    return Reading(text, own, text.token_hash(own), part, facts, older)
+    return restricted(reading, chosen, part=part, facts=facts, older=older)
 
 
-def _three_times(text: Text, plan: Plan, settings: Settings, pairs: np.ndarray) -> Text:
-    """A text of the windows of a plan, each three times: as it is, then with filler in place of the
-    last setting of every pair, then of the older one."""
-    row, place = (index[pairs] for index in np.nonzero(plan.scored()))
+def _three_times(reading: Reading, settings: Settings, pairs: np.ndarray) -> Text:
+    """A text of the windows of a reading, each three times: as it is, then with filler in place of
+    the last setting of every pair, then of the older one."""
+    row, place = (index[pairs] for index in np.nonzero(reading.scored()))
     back = settings.back[pairs]
     filler = np.random.default_rng(0).choice(tasks.FILLERS, len(row))
-    places = np.repeat(plan.starts[:, None] + np.arange(plan.length + 1), 3, axis=0)
-    inner = gathered(text, places, np.repeat(plan.document, 3))
+    places = np.repeat(reading.starts[:, None] + np.arange(reading.length + 1), 3, axis=0)
+    inner = gathered(reading.text, places, np.repeat(reading.document, 3))
     tokens = inner.split.tokens.reshape(places.shape)
     for version, setting in ((1, 0), (2, 1)):
         tokens[3 * row + version, place - back[:, setting]] = filler
@@ -123,26 +137,28 @@ def _three_times(text: Text, plan: Plan, settings: Settings, pairs: np.ndarray) 
 
 def _paired(one: Reading, inner: Text, *, held: bool) -> Reading:
     """A reading of the text that has every window three times, scored where it is unchanged."""
-    plan = one.plan
-    kept = np.zeros((3 * len(plan.starts), plan.length), bool)
-    kept[0::3] = plan.scored()
-    right = one.text.split.tokens[plan.targets()[plan.scored()]]
+    kept = np.zeros((3 * len(one.starts), one.length), bool)
+    kept[0::3] = one.scored()
+    right = one.text.split.tokens[one.targets()[one.scored()]]
 
     def counts(chosen: np.ndarray) -> np.ndarray:  # [3N, last] -> bool
-        asked = kept[0::3, plan.length - chosen.shape[1] :]
+        asked = kept[0::3, one.length - chosen.shape[1] :]
         without_last, without_older = chosen[1::3][asked], chosen[2::3][asked]
         assert one.older is not None
         found = np.zeros(chosen.shape, bool)
         found[0::3][asked] = (without_last == one.older[:, 0]) & (without_older == right)
         return found
 
-    thrice = plan._replace(
+    return replace(
+        one,
+        text=inner,
         starts=inner.starts,
-        document=np.repeat(plan.document, 3),
-        first=np.repeat(plan.first, 3),
+        document=np.repeat(one.document, 3),
+        first=np.repeat(one.first, 3),
         kept=kept,
+        counts=counts if held else None,
+        unchanged=one,
     )
-    return one._replace(text=inner, plan=thrice, counts=counts if held else None)
 
 
 protocol = LastOfTwo()

@@ -13,9 +13,8 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.config.schema import Evaluation
-from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import LastTargets
-from posenc_jax.evaluation.windows import Text, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, plan_of
 from posenc_jax.runtime.errors import ConfigError
 
 GAIN, LOSS = 2.0, 2.0  # nats, as published
@@ -49,11 +48,10 @@ class LongPPL(LastTargets):
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         assert span is not None
-        plan = self.plan(text, length, span)
-        kept = np.zeros((len(plan.starts), length), bool)
+        reading = self.plan(text, length, span)
+        kept = np.zeros((len(reading.starts), length), bool)
         kept[:, length - span :] = text.of_protocol
-        plan = plan._replace(kept=kept)
-        return [Reading(text, plan, text.token_hash(plan))]
+        return [dataclasses.replace(reading, kept=kept)]
 
     def warning(self, windows: int, span: int | None) -> str | None:
         return None  # the number of targets is known once the reference has read the text
@@ -61,14 +59,14 @@ class LongPPL(LastTargets):
 
 def keys_of(text: Text, subject: Any, config: Evaluation, last: int) -> np.ndarray:  # [W, K]
     """Mask of the last targets of each window that far context decides for the reference."""
-    from posenc_jax.evaluation import planning
+    from posenc_jax.evaluation import check
     from posenc_jax.evaluation.losses import reader_of
     from posenc_jax.runs.subject import load_subject
 
     reference = load_subject(Path(config.reference))
     short = config.short or subject.trained
     _check(text, subject, reference, short, last)
-    planning.check_cut(config, reference.parts.encoding)
+    check.refuse_uncut(config, reference.parts.encoding)
     reader = reader_of(config, reference, text.split.tokens)
 
     def nats(length: int) -> np.ndarray:  # [W, K]

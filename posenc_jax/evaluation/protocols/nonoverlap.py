@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from posenc_jax.evaluation.protocols import ByTokensSeen
-from posenc_jax.evaluation.windows import Plan, Text, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, plan_of
 from posenc_jax.runtime.errors import ConfigError
 
 
@@ -23,7 +23,7 @@ class NonOverlap(ByTokensSeen):
                 f"{self.name}, such as same_token,position"
             )
 
-    def plan(self, text: Text, length: int, span: int | None = None) -> Plan:
+    def plan(self, text: Text, length: int, span: int | None = None) -> Reading:
         """Tile every longest window with windows of `length`; all targets are scored."""
         offsets = np.arange(0, text.longest, length)
         return plan_of(text, length, np.tile(offsets, (len(text.starts), 1)), 0)

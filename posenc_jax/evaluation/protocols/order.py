@@ -5,15 +5,15 @@ The added loss on the same last targets shows how far back a model uses order, o
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from posenc_jax.display import Line, Panels
-from posenc_jax.evaluation.cells import Measured, Sums
-from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.cells import Cell
 from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.statistics import paired
-from posenc_jax.evaluation.windows import Text, changed, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, changed, plan_of
 
 # Far contexts [W, F] and the documents of their windows [W] -> the same [W, F]
 Change = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -50,22 +50,20 @@ class Order(LastTargets):
         assert span is not None
         if length not in (trained, text.longest):
             return []
-        whole = self.plan(text, length, span)
-        scored = text.token_hash(whole)
-        readings = [Reading(text, whole, scored, "whole")]
+        whole = replace(self.plan(text, length, span), part="whole")
+        readings = [whole]
         near, changes = NEAREST, changes_of(text)
         # Of the length - span tokens before the first scored target, the last `near` are kept.
         while near < length - span:
             for name, change in changes.items():
                 inner = changed(text, length, _beyond(span + near, change, text.document))
-                plan = whole._replace(starts=inner.starts)
-                readings.append(Reading(inner, plan, scored, f"{name}-{near}"))
-            dropped = self._dropped(text, near, span)
-            readings.append(Reading(text, dropped, scored, f"dropped-{near}"))
+                inside = dict(text=inner, starts=inner.starts, unchanged=whole)
+                readings.append(replace(whole, part=f"{name}-{near}", **inside))
+            readings.append(_dropped(whole, near, span))
             near *= 2
         return readings
 
-    def picture(self, cells: Sequence[Measured]) -> Panels | None:
+    def picture(self, cells: Sequence[Cell]) -> Panels | None:
         """Added loss on changed text, for one run without extension; one panel per length."""
         plain = (self.name, "none", None)
         chosen = [
@@ -75,7 +73,7 @@ class Order(LastTargets):
         ]
         lines = {}
         for length in sorted({cell.facts["length"] for cell in chosen}):
-            parts = {c.facts["part"]: c.sums for c in chosen if c.facts["length"] == length}
+            parts = {c.facts["part"]: c for c in chosen if c.facts["length"] == length}
             if "whole" in parts:  # not of an interrupted evaluation
                 lines[f"{length:,} tokens"] = _lines(parts)
         if not lines or len({cell.facts["run"] for cell in chosen}) > 1:
@@ -87,14 +85,16 @@ class Order(LastTargets):
             lines,
         )
 
-    def _dropped(self, text: Text, near: int, span: int):
-        """Plan windows that begin `near` tokens before the first scored target."""
-        length = near + span - 1  # without the last target, which is not an input
-        offsets = np.full((len(text.starts), 1), text.longest - length)
-        return plan_of(text, length, offsets, near - 1)
+
+def _dropped(whole: Reading, near: int, span: int) -> Reading:
+    """The same targets in windows that begin `near` tokens before the first of them."""
+    text, length = whole.text, near + span - 1  # without the last target, which is not an input
+    offsets = np.full((len(text.starts), 1), text.longest - length)
+    reading = plan_of(text, length, offsets, near - 1)
+    return replace(reading, part=f"dropped-{near}", unchanged=whole)
 
 
-def _lines(parts: Mapping[str, Sums]) -> list[Line]:
+def _lines(parts: Mapping[str, Cell]) -> list[Line]:
     """Added loss of each change by unchanged context, with 95% intervals."""
     whole, lines = parts["whole"], []
     for change, look in LOOKS.items():

@@ -14,10 +14,11 @@ import numpy as np
 from posenc_jax.config.schema import Evaluation
 from posenc_jax.data import tasks
 from posenc_jax.display import Line, Panels
-from posenc_jax.evaluation.cells import Measured, label
-from posenc_jax.evaluation.protocols import Protocol, Reading
+from posenc_jax.evaluation.cells import Cell, label
+from posenc_jax.evaluation.protocols import Protocol
+from posenc_jax.evaluation.protocols._questions import OF_SETTINGS, SEPARATION
 from posenc_jax.evaluation.statistics import wilson
-from posenc_jax.evaluation.windows import Text, changed, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, changed, plan_of
 from posenc_jax.runtime.errors import ConfigError
 
 SENTENCE = " The key of {} is {}."
@@ -64,6 +65,7 @@ class Words(NamedTuple):
 
 class Planted(Protocol):
     title = "the last value of a name that sentences in the text set once or again"
+    columns = OF_SETTINGS | {"separation": SEPARATION}
     order = 9
     value = "accuracy"
     by_part = True
@@ -91,7 +93,8 @@ class Planted(Protocol):
         readings = []
         for case in cases(length, len(words.sentence)):
             inner = planted(text, length, case)
-            plan = plan_of(inner, length, np.zeros((len(inner.starts), 1), np.int64), length - 1)
+            offsets = np.zeros((len(inner.starts), 1), np.int64)
+            reading = plan_of(inner, length, offsets, length - 1)
             facts = {
                 "chance": 1 / len(words.values),
                 "ceiling": 1.0,
@@ -99,7 +102,7 @@ class Planted(Protocol):
                 "older": case.older,
                 "separation": str(case.separation) if case.older else None,
             }
-            readings.append(Reading(inner, plan, inner.token_hash(plan), case.part, facts))
+            readings.append(dataclasses.replace(reading, part=case.part, facts=facts))
         return readings
 
     def wanted(self, span: int | None) -> int:
@@ -113,7 +116,7 @@ class Planted(Protocol):
             f"below {QUESTIONS}: raise windows or documents, or give more text"
         )
 
-    def picture(self, cells: Sequence[Measured]) -> Panels | None:
+    def picture(self, cells: Sequence[Cell]) -> Panels | None:
         """Accuracy against separation in the longest windows of one run, a line per method and a
         panel per number of older settings."""
         cells = self.longest_of_one_run(cells)
@@ -220,10 +223,10 @@ def _alike(sentences: list[np.ndarray]) -> _Alike | None:
     return _Alike(tokens[0], place, tokens[:, place], widths[:, place])
 
 
-def _line(name: str, cells: Sequence[Measured]) -> Line:
+def _line(name: str, cells: Sequence[Cell]) -> Line:
     """Accuracy of a method by separation, with 95% intervals."""
     cells = sorted(cells, key=lambda cell: int(cell.facts["separation"]))
-    counts = [(cell.sums.right.sum(), int(cell.sums.answers.sum())) for cell in cells]
+    counts = [(cell.right.sum(), int(cell.answers.sum())) for cell in cells]
     low, high = zip(*(wilson(*count) for count in counts), strict=True)
     x = [int(cell.facts["separation"]) for cell in cells]
     y = [right / asked for right, asked in counts]

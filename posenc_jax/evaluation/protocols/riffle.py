@@ -5,17 +5,18 @@ null with blocks of a third document in place of its own earlier ones. No traini
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from posenc_jax.display import Table, decimal
-from posenc_jax.evaluation.cells import Measured, curve_of, label
-from posenc_jax.evaluation.protocols import Protocol, Reading
+from posenc_jax.evaluation.cells import Cell, curve_of, label
+from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.protocols.order import most_windows
-from posenc_jax.evaluation.protocols.same_token import TARGETS
-from posenc_jax.evaluation.windows import Plan, Text, gathered
+from posenc_jax.evaluation.protocols.same_token import LAST, TARGETS
+from posenc_jax.evaluation.windows import Reading, Text, gathered
 from posenc_jax.runtime.errors import ConfigError
 
 ALONE, RIFFLED, FOREIGN = "alone", "riffled", "foreign"
@@ -30,6 +31,7 @@ class Riffle(Protocol):
     title = "the last blocks of two documents that are read alternately, against each alone"
     order = 9
     option = "last"  # tokens of a block
+    columns = {"last": LAST}
     by_part = True
 
     def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int:
@@ -61,35 +63,35 @@ class Riffle(Protocol):
         number = np.searchsorted(text.documents, text.document)
         documents = np.stack([number, np.roll(number, apart)], axis=1).ravel()  # of each pair
 
-        def plan(starts: np.ndarray, length: int, *first: int) -> Plan:  # of each target's row
-            begin = np.tile(first, windows)
+        def read(text: Text, part: str, starts: np.ndarray, length: int, *first: int) -> Reading:
+            begin = np.tile(first, windows)  # of the targets in each row
             kept = np.arange(length) < begin[:, None] + span
-            return Plan(length, starts, documents, begin, kept)
+            return Reading(text, length, starts, documents, begin, kept, part)
 
         a = (text.starts + text.longest + 1)[:, None] + np.arange(-own, 0)  # [W, own]
         b, third = np.roll(a, apart, axis=0), np.roll(a, 2 * apart, axis=0)
-        alone = plan(np.stack([a, b], axis=1)[..., 0].ravel(), own - 1, *[own - span - 1] * 2)
-        scored = text.token_hash(alone)
-        readings = [Reading(text, alone, scored, ALONE)]
+        starts, first = np.stack([a, b], axis=1)[..., 0].ravel(), own - span - 1
+        alone = read(text, ALONE, starts, own - 1, first, first)
+        readings = [alone]
         cut = np.arange(own) < own - span  # the earlier blocks
         without = [(np.where(cut, third, a), b), (a, np.where(cut, third, b))]
         for part, pairs in ((RIFFLED, [(a, b)] * 2), (FOREIGN, without)):
             rows = np.stack([_alternate(*pair, size=span) for pair in pairs], axis=1)
             inner = gathered(text, rows.reshape(-1, 2 * own), np.repeat(number, 2))
             last = 2 * own - span - 1
-            whole = plan(inner.starts, 2 * own - 1, last - span, last)
-            readings.append(Reading(inner, whole, scored, part))
+            whole = read(inner, part, inner.starts, 2 * own - 1, last - span, last)
+            readings.append(replace(whole, unchanged=alone))
         return readings
 
-    def derived(self, cells: Sequence[Measured]) -> list[Measured]:
+    def derived(self, cells: Sequence[Cell]) -> list[Cell]:
         """Differences of losses, by document."""
-        curves: dict[tuple, dict[str, Measured]] = {}
+        curves: dict[tuple, dict[str, Cell]] = {}
         for cell in cells:
             if cell.facts["protocol"] == self.name:
                 curve = (*curve_of(cell.facts), cell.facts["length"])
                 curves.setdefault(curve, {})[cell.facts["part"]] = cell
         return [
-            Measured(parts[one].facts | {"part": name}, _less(parts[one], parts[other]))
+            _less(name, parts[one], parts[other])
             for parts in curves.values()
             for name, (one, other) in DIFFERENCES.items()
         ]
@@ -117,10 +119,10 @@ def _alternate(a: np.ndarray, b: np.ndarray, size: int) -> np.ndarray:  # [W, T]
     return np.concatenate(list(chain(*blocks)), axis=1)
 
 
-def _less(one: Measured, other: Measured) -> Any:
-    """Sums of differences of losses, which answer nothing."""
-    nothing = dict.fromkeys(("answers", "right", "older_right"), np.zeros_like(one.sums.nats))
-    return one.sums._replace(nats=one.sums.nats - other.sums.nats, **nothing)
+def _less(part: str, one: Cell, other: Cell) -> Cell:
+    """Differences of losses, which answer nothing."""
+    nothing = dict.fromkeys(("answers", "right", "older_right"), np.zeros_like(one.nats))
+    return one._replace(facts=one.facts | {"part": part}, nats=one.nats - other.nats, **nothing)
 
 
 def _mean(row: dict | None) -> str:

@@ -1,24 +1,27 @@
 """The last targets of each longest window from increasing context, so that only context changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from posenc_jax.evaluation.cells import FRESH, Measured, Sums, label
-from posenc_jax.evaluation.protocols import Curve, Protocol
+from posenc_jax.evaluation.cells import FRESH, Cell, label
+from posenc_jax.evaluation.columns import Column
+from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.statistics import Terms
-from posenc_jax.evaluation.windows import Plan, Text, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, plan_of
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.terminal import counted
 
 TARGETS = 2_000  # with fewer, the mean depends on the choice of targets
+LAST = Column("targets per window of same_token and its kin; tokens of a block of riffle", int)
 
 
 class LastTargets(Protocol):
     """The last targets of every longest window, at every length."""
 
     option = "last"
+    columns = {"last": LAST}
     value = "bpb"
 
     def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int:
@@ -36,14 +39,14 @@ class LastTargets(Protocol):
                 f"between its targets; got {span}"
             )
 
-    def plan(self, text: Text, length: int, span: int | None) -> Plan:
+    def plan(self, text: Text, length: int, span: int | None) -> Reading:
         """One window of `length` at the end of each longest one, scored on its last `span`
         targets."""
         assert span is not None
         offsets = np.full((len(text.starts), 1), text.longest - length)
         return plan_of(text, length, offsets, length - span)
 
-    def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
+    def null(self, trained: int, cell: Cell, curve: Mapping[tuple[str, int], Cell]) -> Terms | None:
         """Its own value at L, over the same targets."""
         at_trained = curve.get((self.name, trained))
         return None if at_trained is None else [(1.0, at_trained.nats, at_trained.tokens)]
@@ -66,7 +69,7 @@ class SameToken(LastTargets):
     title = "the same targets at every length, each seen with as much context as fits"
     order = 2
 
-    def derived(self, cells: Sequence[Measured]) -> list[Measured]:
+    def derived(self, cells: Sequence[Cell]) -> list[Cell]:
         """The baseline `fresh`, a row of at most the last L tokens: beyond L, `none` at L."""
         plain = {
             cell.facts["length"]: cell
@@ -77,7 +80,7 @@ class SameToken(LastTargets):
         if trained is None or trained not in plain or trained == max(plain):
             return []
         return [
-            Measured(cell.facts | {"extension": FRESH}, plain[min(length, trained)].sums)
+            plain[min(length, trained)]._replace(facts=cell.facts | {"extension": FRESH})
             for length, cell in plain.items()
         ]
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from posenc_jax.evaluation.columns import Column
 from posenc_jax.evaluation.protocols import ByTokensSeen
-from posenc_jax.evaluation.windows import Plan, Text, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, plan_of
 from posenc_jax.runtime.errors import ConfigError
 
 
@@ -14,6 +15,7 @@ class Sliding(ByTokensSeen):
     title = "sliding windows, the same targets at every length"
     order = 3
     option = "stride"
+    columns = {"stride": Column("targets per window of sliding", int)}
 
     def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int:
         return config.stride or trained
@@ -27,7 +29,7 @@ class Sliding(ByTokensSeen):
                 f"and must not exceed the longest; got {span} for lengths {list(lengths)}"
             )
 
-    def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
+    def plan(self, text: Text, length: int, span: int | None) -> Reading | None:
         """Windows that end every `span` targets and score their last `span` targets.
 
         The first window that fits into a document scores all targets up to its end, so that every

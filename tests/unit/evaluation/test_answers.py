@@ -5,12 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from measuring import LENGTHS, find, split, sums_by_document, text
+from measuring import LENGTHS, find, made_cell, split, text
 from sizes import L
 
 from posenc_jax.data.tasks import variables
 from posenc_jax.evaluation import protocols, records, table, windows
-from posenc_jax.evaluation.cells import Measured
 from posenc_jax.runtime.errors import ConfigError
 
 LAST = 2
@@ -44,7 +43,7 @@ def readings(name, read, length):
 
 
 def targets(reading):
-    return np.sort(reading.plan.targets()[reading.plan.scored()])
+    return np.sort(reading.targets()[reading.scored()])
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -82,8 +81,8 @@ def test_depths_are_of_answers_within_the_window():
         assert count == round(known * len(targets(all_)))
         for part in parts:
             low, high = map(float, part.part.split("-"))
-            place = np.nonzero(part.plan.scored())[1]
-            gaps = read.split.gaps[part.plan.targets()][part.plan.scored()]
+            place = np.nonzero(part.scored())[1]
+            gaps = read.split.gaps[part.targets()][part.scored()]
             tenths = [
                 Fraction(int(10 * (n - gap)), int(n)) for n, gap in zip(place, gaps, strict=True)
             ]
@@ -96,8 +95,8 @@ def test_text_without_answers_has_none_to_score():
 
 
 def tokens(reading):  # [W, length + 1]
-    plan = reading.plan
-    return np.asarray(reading.text.split.tokens)[plan.starts[:, None] + np.arange(plan.length + 1)]
+    places = reading.starts[:, None] + np.arange(reading.length + 1)
+    return np.asarray(reading.text.split.tokens)[places]
 
 
 @pytest.mark.parametrize("length", [L, LENGTHS[-1]])
@@ -162,7 +161,7 @@ def test_a_run_is_measured_by_parts_and_its_table_says_so(measure, tmp_path):
     by_gap = [row for row in rows if row["protocol"] == "gap"]
     assert sum(row["answers"] for row in by_gap) == 18
     longest = find(cells, protocol="answers", length=LENGTHS[-1])
-    assert sum(row["accuracy"] * row["answers"] for row in by_gap) == longest.sums.right.sum()
+    assert sum(row["accuracy"] * row["answers"] for row in by_gap) == longest.right.sum()
     # Depths beyond L are of other answers than those at L.
     deep = [row for row in rows if row["protocol"] == "depth" and row["length"] > L]
     assert len(deep) > 2 and all(row["null_nll"] is row["gain_bpb"] is None for row in deep)
@@ -189,7 +188,7 @@ def curve(*nats, spread=0.0):
     cells = []
     for length, mean in zip(LENGTHS, nats, strict=True):
         own = np.full(20, mean) + noise * (length == LENGTHS[0])
-        cells.append(Measured(facts | {"length": length}, sums_by_document(own, np.ones(20))))
+        cells.append(made_cell(facts | {"length": length}, own, np.ones(20)))
     return cells
 
 
@@ -207,7 +206,7 @@ def test_the_effective_context_is_the_shortest_that_loses_nothing(nats, spread, 
     (found,) = effective.derived(curve(*nats, spread=spread))
     assert found.facts["length"] == expected and found.facts["protocol"] == "effective"
     cells = curve(*nats, spread=spread)
-    bad = cells[0]._replace(sums=cells[0].sums._replace(nats=cells[0].sums.nats * np.nan))
+    bad = cells[0]._replace(nats=cells[0].nats * np.nan)
     lengths = [{c.facts["length"] for c in effective.derived(o)} for o in ([bad], [bad, *cells])]
     assert lengths == [set(), {expected}]
 
@@ -255,7 +254,7 @@ def test_a_reader_without_order_takes_one_of_the_settings_it_sees(length):
     (reading,) = protocols.find("answers").readings(read, length, 16, 32)
     chances = []
     for (values, answer), place in zip(
-        asked_by_hand(read, reading), np.flatnonzero(reading.plan.scored()) % length, strict=True
+        asked_by_hand(read, reading), np.flatnonzero(reading.scored()) % length, strict=True
     ):
         seen = [value for back, value in values if back <= place]
         chances.append(np.mean([value == answer for value in seen]) if seen else 1 / 6)

@@ -45,7 +45,7 @@ def test_comparing_names_every_length_and_part(tmp_path):
     parts = [
         cell._replace(
             facts=cell.facts | {"protocol": "order", "part": part},
-            sums=cell.sums._replace(nats=cell.sums.nats + (number if cell.facts["scale"] else 0)),
+            nats=cell.nats + (number if cell.facts["scale"] else 0),
         )
         for cell in own
         for number, part in enumerate(("whole", "shuffled-4", "dropped-4"))

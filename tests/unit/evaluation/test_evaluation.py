@@ -12,7 +12,7 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.evaluation import evaluate, losses, methods, planning, records, table
+from posenc_jax.evaluation import check, evaluate, losses, methods, planning, records, table
 from posenc_jax.evaluation.cells import DOCUMENTS, Store, tree_key
 from posenc_jax.evaluation.losses import losses_of
 from posenc_jax.runs.parameters import Parts
@@ -94,9 +94,9 @@ def test_every_protocol_is_its_naive_loop_in_float64(name, spread, subject, meas
         sums, counts, places = naive(
             facts["protocol"], model, encoding, chosen, facts["length"], facts["window"]
         )
-        np.testing.assert_array_equal(cell.sums.tokens, counts)
-        np.testing.assert_allclose(cell.sums.nats, sums, rtol=1e-6)
-        np.testing.assert_allclose(cell.sums.by_place, places, rtol=1e-6)
+        np.testing.assert_array_equal(cell.tokens, counts)
+        np.testing.assert_allclose(cell.nats, sums, rtol=1e-6)
+        np.testing.assert_allclose(cell.by_place, places, rtol=1e-6)
 
 
 def test_logits_of_targets_that_are_not_scored_are_not_computed(make_model):
@@ -113,7 +113,7 @@ def test_logits_of_targets_that_are_not_scored_are_not_computed(make_model):
 
 def test_a_pass_is_shared_exactly_when_tokens_and_numbers_are_the_same(subject, settings, measure):
     who, config = subject(), settings(extensions="none,dynamic_ntk,ntk:1,pi:2")
-    cells = planning.plan(config, who, text(), planning.lengths_of(config, who.trained))
+    cells = planning.plan(config, who, text(), check.lengths_of(config, who.trained))
 
     def passing(extension, length, window=None):
         return {
@@ -132,7 +132,7 @@ def test_a_pass_is_shared_exactly_when_tokens_and_numbers_are_the_same(subject, 
     one_bit.view(np.uint32)[3] ^= 1
     assert tree_key(who.plain.replace(inv_freq=jnp.asarray(one_bit))) != tree_key(who.plain)
     other_text = planning.plan(
-        config, who, text(documents=2), planning.lengths_of(config, who.trained)
+        config, who, text(documents=2), check.lengths_of(config, who.trained)
     )
     assert not {c.key for c in cells} & {c.key for c in other_text}
 
@@ -145,8 +145,7 @@ def test_other_windows_or_spans_are_other_cells(subject, settings):
         fields |= dict(extensions="none", window=False, multiples="0.5,1,4", protocols=protocols)
         config = settings(**fields)
         return {
-            c.key
-            for c in planning.plan(config, who, source, planning.lengths_of(config, who.trained))
+            c.key for c in planning.plan(config, who, source, check.lengths_of(config, who.trained))
         }
 
     first = keys(text(), last=2)
@@ -176,7 +175,7 @@ def test_a_stop_in_the_last_call_of_a_pass_keeps_it_and_starts_no_other(
 ):
     config = settings(extensions="none", window=False, tokens_per_call=10**6)  # a call per pass
     who, read = subject(), text()
-    cells = planning.plan(config, who, read, planning.lengths_of(config, who.trained))
+    cells = planning.plan(config, who, read, check.lengths_of(config, who.trained))
     signals, read_windows = [], losses.losses_of
 
     def interrupted(*words):
@@ -208,7 +207,7 @@ def test_a_method_that_cannot_be_is_left_out_and_nothing_at_all_is_refused(
     who = subject("learned")
     config = settings(extensions="none", multiples="2,4", window=False)
     with pytest.raises(ConfigError, match="nothing is left .* that fit: none, interpolate, clamp"):
-        planning.plan(config, who, text(), planning.lengths_of(config, who.trained))
+        planning.plan(config, who, text(), check.lengths_of(config, who.trained))
     longer = posenc_jax.extend("clamp", who.plain, 2.0)
     who = subject("learned", extensible=False, plain=longer, parts=Parts(who.parts.model, longer))
     cells = planning.plan(settings(), who, text(), LENGTHS)
@@ -276,7 +275,7 @@ def test_a_fine_tuned_run_is_measured_by_its_longest_length_and_extended_by_its_
     assert (who.trained, who.original) == (4 * L, L)
     config = defaults.get_config()
     config.multiples, config.extensions = "1,2", "pi"
-    lengths = planning.lengths_of(config, who.trained)
+    lengths = check.lengths_of(config, who.trained)
     assert lengths == [4 * L, 8 * L]
     cells = planning.plan(config, who, text(8 * L, lengths=(300, 200)), lengths)
     assert {c.facts["scale"] for c in cells if c.facts["extension"] == "pi"} == {8.0}
@@ -286,7 +285,7 @@ def test_a_fine_tuned_run_is_measured_by_its_longest_length_and_extended_by_its_
 def test_a_scale_below_the_tested_ratio_is_said(subject, settings, capsys):
     who = subject("rope")
     config = settings(extensions="none,pi:2,yarn:4,dynamic_yarn", multiples="1,4")
-    planning.plan(config, who, text(), planning.lengths_of(config, who.trained))
+    planning.plan(config, who, text(), check.lengths_of(config, who.trained))
     said = capsys.readouterr().out
     assert "pi:2: the scale is below 4, the longest window over L" in said
     assert "yarn:4" not in said and "dynamic_yarn" not in said
@@ -312,9 +311,9 @@ def test_compositions_have_their_options_and_windows_in_the_columns(measure, sub
     assert {table.label(c.facts) for c in again} == labels
     for cell in again:
         same = find(cells, **{k: cell.facts[k] for k in ("extension", "window", "length")})
-        np.testing.assert_array_equal(same.sums.nats, cell.sums.nats)
-    here = find(cells, extension="yarn+window", window=L, length=4 * L).sums.nats
-    assert (here != find(cells, window=L, length=4 * L).sums.nats).any()
+        np.testing.assert_array_equal(same.nats, cell.nats)
+    here = find(cells, extension="yarn+window", window=L, length=4 * L).nats
+    assert (here != find(cells, window=L, length=4 * L).nats).any()
     for wrong in ("yarn:2:ramp=steep", "yarn+pi"):
         with pytest.raises((ConfigError, ValueError)):
             planning.plan(settings(extensions=wrong), subject(), text(64), [L, 2 * L])
@@ -328,7 +327,7 @@ def test_randomized_positions_are_extended_from_the_farthest(
     encoding = posenc_jax.build("randomized", DIMS, inner="rope", max_position=farthest)
     who = subject(plain=encoding, parts=Parts(make_model(), encoding))
     config = settings(extensions="none,pi,dynamic_ntk,logn", protocols="nonoverlap")
-    lengths = planning.lengths_of(config, who.trained)
+    lengths = check.lengths_of(config, who.trained)
     assert lengths == LENGTHS
     cells = planning.plan(config, who, text(lengths[-1]), lengths)
     assert {c.facts["train_length"] for c in cells} == {L}
@@ -351,9 +350,9 @@ def test_documents_held_out_together_are_one_in_errors(measure, subject):
     assert apart.units is None and grouped.units.tolist() == [0, 1, 0]
     alone, joined = measure(who, apart), measure(who, grouped)
     for one, other in zip(alone, joined, strict=True):
-        assert other.facts == one.facts | {"unit": "package"} and len(other.sums.tokens) == 2
+        assert other.facts == one.facts | {"unit": "package"} and len(other.tokens) == 2
         assert table.counts(records.row(other)).endswith(" of 2 packages")
         for name in DOCUMENTS:
-            a, b, c = getattr(one.sums, name)
-            assert getattr(other.sums, name).tolist() == [a + c, b]
-        assert np.array_equal(one.sums.by_place, other.sums.by_place)
+            a, b, c = getattr(one, name)
+            assert getattr(other, name).tolist() == [a + c, b]
+        assert np.array_equal(one.by_place, other.by_place)

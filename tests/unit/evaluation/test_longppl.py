@@ -8,7 +8,7 @@ from measuring import text
 from sizes import L
 
 from posenc_jax.config import schema
-from posenc_jax.evaluation import losses, planning, protocols, records
+from posenc_jax.evaluation import check, losses, protocols, records
 from posenc_jax.evaluation.protocols import longppl
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runtime.errors import ConfigError
@@ -73,8 +73,7 @@ def test_the_reference_chooses_targets_that_far_context_decides(reference, subje
     np.testing.assert_array_equal(near, read.starts + LONGEST - 24)
     for length in (L, LONGEST):
         (reading,) = longppl.protocol.readings(keyed, length, LAST, L)
-        plan = reading.plan
-        scored = plan.targets()[plan.scored()]
+        scored = reading.targets()[reading.scored()]
         last = read.starts[:, None] + 1 + LONGEST - LAST + np.arange(LAST)
         np.testing.assert_array_equal(scored, last[keyed.of_protocol])
 
@@ -123,12 +122,12 @@ def test_a_text_without_such_targets_is_refused(reference, subject, settings, mo
     ],
 )
 def test_fields_of_the_reference_belong_to_longppl(fields, message, settings):
-    assert message in "\n".join(planning.read(schema.as_fields(settings(stride=0, **fields)))[1])
+    assert message in "\n".join(check.read(schema.as_fields(settings(stride=0, **fields)))[1])
 
 
 def test_its_null_is_its_value_at_l(measured):
     cells = [cell for cell in measured if cell.facts["protocol"] == "longppl"]
-    curve = {("longppl", c.facts["length"]): c.sums for c in cells if c.facts["window"] is None}
+    curve = {("longppl", c.facts["length"]): c for c in cells if c.facts["window"] is None}
     terms = protocols.find("longppl").null(L, curve["longppl", 4 * L], curve)
     (share, nats, tokens), *rest = terms
     assert share == 1 and rest == []

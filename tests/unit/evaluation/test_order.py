@@ -14,7 +14,6 @@ import posenc_jax
 from posenc_jax.data.tasks import FILLERS, variables
 from posenc_jax.data.tasks.variables import ASK, SET, VALUE, VALUES
 from posenc_jax.evaluation import diagnostics, evaluate, knockout, protocols, records, windows
-from posenc_jax.evaluation.cells import Measured
 from posenc_jax.evaluation.knockout import Hidden
 from posenc_jax.evaluation.protocols.last_of_two import ONE_PASS
 from posenc_jax.runtime.errors import ConfigError
@@ -66,11 +65,10 @@ def measured(text, name, read, length=FAR * L):
     """Rows of a protocol by part."""
     rng = np.random.default_rng(0)
     for one in protocols.find(name).readings(text, length, None, L):
-        windows = one.plan.starts[:, None] + np.arange(length + 1)
+        windows = one.starts[:, None] + np.arange(length + 1)
         chosen = read(np.asarray(one.text.split.tokens[windows]), rng)
-        sums = evaluate.sums_of(one, np.ones(chosen.shape), chosen, L, places=False)
         facts = FACTS | dict(one.facts, protocol=name, length=length, part=one.part)
-        yield one.part, records.row(Measured({"older": None} | facts, sums))
+        yield one.part, records.row(evaluate.summed(facts, one, np.ones(chosen.shape), chosen))
 
 
 WHOLE = FAR * L
@@ -108,8 +106,8 @@ def test_every_question_of_the_second_half_is_asked_once(text, length):
     seen = []
     for name in ("found", "last_of_two"):
         for one in protocols.find(name).readings(text, length, None, L):
-            row, place = np.nonzero(one.plan.scored())
-            rows = one.text.split.tokens[one.plan.starts[:, None] + np.arange(length + 1)]
+            row, place = np.nonzero(one.scored())
+            rows = one.text.split.tokens[one.starts[:, None] + np.arange(length + 1)]
             assert place.min() >= length // 2
             for number, at in zip(row, place, strict=True):
                 own = rows[number, :at].astype(int) - SET
@@ -132,9 +130,9 @@ def test_every_question_of_the_second_half_is_asked_once(text, length):
 def test_a_pair_is_read_again_without_either_of_its_settings(text):
     whole = {one.part: one for one in protocols.find("last_of_two").readings(text, WHOLE, None, L)}
     one = whole["beyond"]
-    rows = one.text.split.tokens[one.plan.starts[:, None] + np.arange(WHOLE + 1)]
+    rows = one.text.split.tokens[one.starts[:, None] + np.arange(WHOLE + 1)]
     as_is, without_last, without_older = (rows[n::3].astype(int) for n in range(3))
-    scored = one.plan.scored()
+    scored = one.scored()
     assert not scored[1::3].any() and not scored[2::3].any()
     row, place = np.nonzero(scored[0::3])
     for changed, kept in ((without_last, 0), (without_older, -1)):

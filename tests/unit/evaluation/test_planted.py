@@ -52,8 +52,7 @@ def worded(words_subject):
 
 
 def rows_of(reading):  # [W, length + 1]
-    plan = reading.plan
-    return reading.text.split.tokens[plan.starts[:, None] + np.arange(plan.length + 1)]
+    return reading.text.split.tokens[reading.starts[:, None] + np.arange(reading.length + 1)]
 
 
 @pytest.mark.parametrize("length", [LENGTH, 1024])
@@ -87,7 +86,7 @@ def test_all_cases_ask_for_the_same_value_which_alone_is_scored(worded):
     readings = planted.protocol.readings(worded, LENGTH, None, L)
     assert len({reading.token_hash for reading in readings}) == 1
     for reading in readings:
-        scored = reading.plan.targets()[reading.plan.scored()]
+        scored = reading.targets()[reading.scored()]
         np.testing.assert_array_equal(scored, np.flatnonzero(reading.text.split.answers))
         tokens = reading.text.split.tokens
         np.testing.assert_array_equal(tokens[scored], tokens[scored - 128])

@@ -7,13 +7,15 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
-from measuring import find, split, sums_by_document
+from measuring import find, made_cell, split
 from sizes import L
 
 from posenc_jax.evaluation import evaluate, protocols, records, table, windows
-from posenc_jax.evaluation.cells import BASELINES, FACTS, is_baseline
-from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.cells import BASELINES, is_baseline
 from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 from posenc_jax.runtime.errors import Damaged, Stop
@@ -26,8 +28,8 @@ def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
     written, made = records.write(tmp_path / "eval", cells)
     assert written == cells and made == records.rows(cells)
     assert records.rows(records.read_cells(tmp_path / "eval")) == made
-    assert list(made[0]) == list(records.COLUMNS)
-    assert list(records.COLUMNS)[:19] == (
+    assert list(made[0]) == list(protocols.columns())
+    assert list(protocols.columns())[:19] == (
         "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,"
         "nll,nll_se,ppl,bpb,null_nll,gain_bpb,seed,step"
     ).split(",")
@@ -42,7 +44,7 @@ def chosen():
     for protocol in ("same_token", "nonoverlap"):
         for method, window in methods.items():
             for length in (L // 4, L, 2 * L, 4 * L):
-                facts = {name: None for name in FACTS} | {
+                facts = dict.fromkeys(protocols.facts()) | {
                     "run": "rope",
                     "encoding": "rope",
                     "extension": "none" if window else method,
@@ -54,11 +56,11 @@ def chosen():
                     "step": 7,
                     "evaluation": "held-out",
                 }
-                sums = sums_by_document(rng.gamma(2.0, size=12), np.ones(12))
-                cells[protocol, method, length] = records.Measured(facts, sums)
+                nats = rng.gamma(2.0, size=12)
+                cells[protocol, method, length] = made_cell(facts, nats, np.ones(12))
     facts = cells["nonoverlap", "none", 4 * L].facts | {"protocol": "position"}
-    sums = sums_by_document(rng.gamma(2.0, size=12), np.ones(12), rng.gamma(2.0, size=4 * L))
-    return cells | {("position", "none", 4 * L): records.Measured(facts, sums)}
+    nats, places = rng.gamma(2.0, size=12), rng.gamma(2.0, size=4 * L)
+    return cells | {("position", "none", 4 * L): made_cell(facts, nats, np.ones(12), places)}
 
 
 def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(chosen):
@@ -67,7 +69,7 @@ def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(chosen):
     assert [cell.facts["length"] for cell in fresh] == [L // 4, L, 2 * L, 4 * L]
     for cell in fresh:
         length = cell.facts["length"]
-        assert cell.sums is chosen["same_token", "none", min(length, L)].sums
+        assert cell.nats is chosen["same_token", "none", min(length, L)].nats
         plain = chosen["same_token", "none", length].facts
         assert cell.facts == plain | {"extension": "fresh"} and is_baseline(cell.facts)
     for name in ("answers", "order"):  # of one length they have several cells, one per part
@@ -112,35 +114,36 @@ def test_a_picture_of_same_token_calls_its_null_fresh(chosen):
 def test_documents_without_targets_are_not_counted(chosen):
     """Protocols that score answers have targets in some documents only."""
     cell = chosen["same_token", "window", 4 * L]
-    documents = len(cell.sums.tokens)
+    documents = len(cell.tokens)
     scored = np.arange(documents) < 3
-    fields = {name: getattr(cell.sums, name) * scored for name in ("nats", "tokens", "bytes")}
-    some = records.row(cell._replace(sums=cell.sums._replace(**fields)))
-    alone = cell.sums._replace(**{n: v[:3] for n, v in fields.items()})
-    expected = records.row(cell._replace(sums=alone))
+    fields = {name: getattr(cell, name) * scored for name in ("nats", "tokens", "bytes")}
+    some = records.row(cell._replace(**fields))
+    expected = records.row(cell._replace(**{n: v[:3] for n, v in fields.items()}))
     assert documents > 3 == some["documents"]
     for name in ("nll", "nll_se", "nll_low", "nll_high"):
         assert some[name] == pytest.approx(expected[name], rel=1e-12)
     assert some["nll_high"] - some["nll"] > 4 * some["nll_se"]  # t of 2 degrees of freedom
 
 
-def reading_of(text, plan):
-    windows_of = windows.Text(text, np.zeros(1, int), np.zeros(1, int), 10)
-    return Reading(windows_of, plan, "")
+def reading_of(text, *windows_of):
+    return windows.Reading(windows.Text(text, np.zeros(1, int), np.zeros(1, int), 10), *windows_of)
+
+
+READ = {"protocol": "nonoverlap", "train_length": 8}
 
 
 def test_a_row_is_of_tokens_and_its_error_over_documents():
     rng = np.random.default_rng(0)
     nats = rng.gamma(2.0, size=(6, 10))
     document = np.array([0, 0, 0, 1, 2, 2])
-    plan = windows.Plan(10, np.arange(6) * 10, document, np.array([0, 0, 5, 0, 0, 0]))
+    placed = 10, np.arange(6) * 10, document, np.array([0, 0, 5, 0, 0, 0])
     widths = rng.integers(1, 5, 100)
     marked = rng.random(100) < 0.2
     targets = np.arange(6)[:, None] * 10 + 1 + np.arange(10)
     right, text = rng.random((6, 10)) < 0.5, split((100,), marked, widths)
     chosen = np.where(right, text.tokens[targets], -1)
-    sums = evaluate.sums_of(reading_of(text, plan), nats, chosen, 8, places=False)
-    row = records.row(records.Measured({"protocol": "nonoverlap"}, sums))
+    sums = evaluate.summed(READ, reading_of(text, *placed), nats, chosen)
+    row = records.row(sums)
     kept = np.ones((6, 10), bool)
     kept[2, :5] = False
     assert row["tokens"] == 55 and row["documents"] == 3
@@ -159,7 +162,8 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
     residual = totals - nats[kept].mean() * counts
     expected = np.sqrt(3 / 2 * np.sum(residual**2)) / 55
     np.testing.assert_allclose(row["nll_se"], expected, rtol=1e-12)
-    by_place = evaluate.sums_of(reading_of(split((100,)), plan), nats, chosen, 8, places=True)
+    places = READ | {"protocol": "position"}
+    by_place = evaluate.summed(places, reading_of(split((100,)), *placed), nats, chosen)
     np.testing.assert_allclose(by_place.within_nats.sum(), nats[:, :8].sum(), rtol=1e-12)
     np.testing.assert_allclose(by_place.tail_nats.sum(), nats[:, 6:8].sum(), rtol=1e-12)
     assert by_place.within_tokens.sum() == 48 and by_place.tail_tokens.sum() == 12
@@ -169,11 +173,11 @@ def test_losses_of_last_targets_alone_give_the_same_sums():
     rng = np.random.default_rng(0)
     nats, chosen = rng.gamma(2.0, size=(6, 10)), rng.integers(0, 4, (6, 10))
     first = np.array([5, 5, 7, 5, 9, 6])
-    plan = windows.Plan(10, np.arange(6) * 10, np.arange(6), first)
-    reading = reading_of(split((100,), rng.random(100) < 0.2), plan)
-    whole = evaluate.sums_of(reading, nats, chosen, 8, places=False)
-    late = evaluate.sums_of(reading, nats[:, 5:], chosen[:, 5:], 8, places=False)
-    for one, other in zip(whole, late, strict=True):
+    placed = 10, np.arange(6) * 10, np.arange(6), first
+    reading = reading_of(split((100,), rng.random(100) < 0.2), *placed)
+    whole = evaluate.summed(READ, reading, nats, chosen)
+    late = evaluate.summed(READ, reading, nats[:, 5:], chosen[:, 5:])
+    for one, other in zip(whole[1:], late[1:], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
@@ -202,10 +206,9 @@ def test_the_null_of_two_published_numbers_is_the_famous_curve():
     tokens = np.full(3, 2048.0)
     read = dict(within_nats=tokens * np.log(18.66), within_tokens=tokens)
     last = dict(tail_nats=tokens * np.log(17.46), tail_tokens=tokens, early=tokens / 2)
-    sums = sums_by_document(tokens * np.log(18.05), tokens, **read, **last)
-    facts = {name: None for name in FACTS}
-    facts |= {"protocol": "nonoverlap", "train_length": 1024}
-    cells = [records.Measured(facts | {"length": n}, sums) for n in (1024, 2048)]
+    facts = dict.fromkeys(protocols.facts()) | {"protocol": "nonoverlap", "train_length": 1024}
+    whole = made_cell(facts, tokens * np.log(18.05), tokens, **read, **last)
+    cells = [whole._replace(facts=facts | {"length": n}) for n in (1024, 2048)]
     assert abs(np.exp(records.rows(cells)[1]["null_nll"]) - 18.05) < 0.005
 
 
@@ -220,11 +223,11 @@ def test_null_and_gain_are_of_the_curve_itself(measure):
         }
         protocol, length = row["protocol"], row["length"]
         method = dict(extension=row["extension"], window=row["window"])
-        at_trained = find(cells, **method, protocol="nonoverlap", length=L).sums
+        at_trained = find(cells, **method, protocol="nonoverlap", length=L)
         tail = at_trained.tail_nats.sum() / at_trained.tail_tokens.sum()
         assert at_trained.tail_tokens.sum() * 4 == at_trained.tokens.sum()
         if protocol == "position":
-            places = find(cells, **method, protocol="position").sums
+            places = find(cells, **method, protocol="position")
             places = places.by_place / places.windows
             expected = np.concatenate([places[:L], np.full(length - L, tail)]).mean()
         elif length <= L:
@@ -234,8 +237,8 @@ def test_null_and_gain_are_of_the_curve_itself(measure):
         elif protocol == "same_token":
             expected = curve[protocol, L]
         else:
-            sums = find(cells, **method, protocol="sliding", length=L).sums
-            early = find(cells, **method, protocol="sliding", length=length).sums
+            sums = find(cells, **method, protocol="sliding", length=L)
+            early = find(cells, **method, protocol="sliding", length=length)
             early = early.early.sum() / early.tokens.sum()
             within = sums.within_nats.sum() / sums.within_tokens.sum()
             expected = early * within
@@ -278,11 +281,43 @@ def test_the_file_of_sums_is_a_table_that_others_read(chosen, tmp_path):
     cells = list(chosen.values())
     records.write(tmp_path, cells)
     table = pd.read_parquet(tmp_path / "sums.parquet")
-    assert len(table) == sum(len(cell.sums.tokens) for cell in cells)
+    assert len(table) == sum(len(cell.tokens) for cell in cells)
     keys = ["protocol", "extension", "window", "length"]
     by_cell = table.groupby(keys, dropna=False, sort=False)
     assert by_cell.ngroups == len(records.rows(cells))
-    np.testing.assert_array_equal(table.nats, np.concatenate([cell.sums.nats for cell in cells]))
+    np.testing.assert_array_equal(table.nats, np.concatenate([cell.nats for cell in cells]))
+
+
+def test_columns_that_a_file_lacks_are_empty_and_others_are_kept(chosen, tmp_path, capsys):
+    """A record of another version, or of a checkout with protocols of its own."""
+    cells = list(chosen.values())
+    records.write(tmp_path, cells)
+    path = tmp_path / "sums.parquet"
+    table = pq.read_table(path)
+    added = pa.array(table["length"].to_numpy() % 7)  # of a cell, as all its facts
+    other = pa.array(["nonoverlap" == name.as_py() for name in table["protocol"]])
+    renamed = pc.if_else(other, "of_another_checkout", table["protocol"])
+    table = table.drop_columns(["processor", "older_right", "windows"]).append_column("own", added)
+    table = table.set_column(table.column_names.index("protocol"), "protocol", renamed)
+    pq.write_table(table, path, write_page_checksum=True)
+    whole = path.read_bytes()
+    read = records.read_cells(tmp_path)
+    assert "cells of protocol 'of_another_checkout' are skipped" in capsys.readouterr().err
+    here = [cell for cell in cells if cell.facts["protocol"] != "nonoverlap"]
+    assert 0 < len(read) == len(here) < len(cells)
+    for cell, expected in zip(read, here, strict=True):
+        assert cell.facts["own"] in range(7) and cell.facts["processor"] is None
+        np.testing.assert_array_equal(cell.nats, expected.nats)
+    expected = [row | {"windows": None} for row in records.rows(here)]
+    assert [{n: v for n, v in row.items() if n != "own"} for row in records.rows(read)] == expected
+    newer = cells[0]._replace(facts=cells[0].facts | {"step": 8})
+    records.write(tmp_path, [newer])  # neither a column nor a cell is lost
+    assert not list(tmp_path.glob("*.damaged")) and path.read_bytes() != whole
+    kept = pq.read_table(path).to_pandas()
+    assert {"of_another_checkout", "same_token"} <= set(kept.protocol)
+    own = ["protocol", "length", "own"]
+    assert kept[kept.step == 7][own].value_counts().equals(table.to_pandas()[own].value_counts())
+    assert pd.read_csv(tmp_path / "curves.csv").columns[-1] == "own"
 
 
 def test_a_null_is_of_a_protocol_with_one_and_of_the_same_targets_at_the_trained_length(

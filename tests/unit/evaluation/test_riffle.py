@@ -5,7 +5,6 @@ import pytest
 from measuring import split
 
 from posenc_jax.evaluation import evaluate, protocols, records, table, windows
-from posenc_jax.evaluation.cells import FACTS, Measured
 from posenc_jax.runtime.errors import ConfigError
 
 L, BLOCK, DOCUMENTS, LENGTH = 32, 8, 12, 128
@@ -20,7 +19,7 @@ def read_text(lengths=(300, *[LENGTH + 1] * (DOCUMENTS - 1))):
 
 
 def rows_of(one):
-    return one.text.split.tokens[one.plan.starts[:, None] + np.arange(one.plan.length + 1)]
+    return one.text.split.tokens[one.starts[:, None] + np.arange(one.length + 1)]
 
 
 @pytest.mark.parametrize("length", [LENGTH, 48, 37, 18])
@@ -46,16 +45,16 @@ def test_a_row_alternates_the_blocks_of_two_documents(length):
             np.testing.assert_array_equal(changed[-BLOCK:], (a, b)[number][-BLOCK:])
             documents = {*of((a[0], b[0], changed[0]), side="right")}
             assert len(documents) == 3
-    scored = [rows_of(one)[:, 1:][one.plan.scored()].reshape(-1, BLOCK) for one in (alone, riffled)]
+    scored = [rows_of(one)[:, 1:][one.scored()].reshape(-1, BLOCK) for one in (alone, riffled)]
     np.testing.assert_array_equal(scored[0], threads[:, -BLOCK:])
     np.testing.assert_array_equal(scored[0], scored[1])
-    third = rows_of(foreign)[:, 1:][foreign.plan.scored()].reshape(-1, BLOCK)
+    third = rows_of(foreign)[:, 1:][foreign.scored()].reshape(-1, BLOCK)
     np.testing.assert_array_equal(third, scored[0])
     for one in (riffled, foreign):  # bytes follow their tokens, documents their targets
-        targets = one.plan.targets()[one.plan.scored()].reshape(-1, BLOCK)
+        targets = one.targets()[one.scored()].reshape(-1, BLOCK)
         documents = of(third[:, 0], side="right") - 1
         np.testing.assert_array_equal(one.text.split.bytes_of[targets][:, 0], documents + 1)
-        np.testing.assert_array_equal(text.documents[one.plan.document], documents)
+        np.testing.assert_array_equal(text.documents[one.document], documents)
         assert one.token_hash == alone.token_hash
 
 
@@ -73,13 +72,13 @@ def priced(reader):
     text, cells = read_text(), []
     for one in RIFFLE.readings(text, LENGTH, BLOCK, L):
         tokens = text.split.starts.searchsorted(rows_of(one), side="right")  # their documents
-        nats = np.zeros((len(tokens), one.plan.length), np.float32)
-        for row, place in zip(*np.nonzero(one.plan.scored()), strict=True):
+        nats = np.zeros((len(tokens), one.length), np.float32)
+        for row, place in zip(*np.nonzero(one.scored()), strict=True):
             nats[row, place] = reader(tokens[row, : place + 1], tokens[row, place + 1])
-        sums = evaluate.sums_of(one, nats, nats > 9, L, places=False)
         known = dict(run="run", protocol="riffle", length=LENGTH, part=one.part, train_length=L)
         known |= dict(token_hash=one.token_hash, extension="none", step=1)
-        cells.append(Measured(dict.fromkeys(FACTS) | known, sums))
+        facts = dict.fromkeys(protocols.facts()) | known
+        cells.append(evaluate.summed(facts, one, nats, nats > 9))
     cells += RIFFLE.derived(cells)
     return cells, {row["part"]: row for row in records.rows(cells)}
 

@@ -7,7 +7,8 @@ import pytest
 from measuring import LENGTHS, STRIDE, split, text
 from sizes import L
 
-from posenc_jax.evaluation import planning, protocols, windows
+from posenc_jax.evaluation import protocols, windows
+from posenc_jax.evaluation.check import lengths_of
 from posenc_jax.runtime.errors import ConfigError, DataError
 
 
@@ -86,7 +87,7 @@ def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length
         scored = sorted(plan.targets()[plan.scored()])
         whole = protocol.plan(chosen, chosen.longest, span)
         assert scored == sorted(whole.targets()[whole.scored()]) and len(set(scored)) == len(scored)
-        assert chosen.token_hash(plan) == chosen.token_hash(whole)
+        assert plan.token_hash == whole.token_hash
         last = {"same_token": 3, "nonoverlap": 64, "sliding": 64}.get(protocol.name)
         assert last is None or scored == everything(chosen, last)
         begins, ends = (chosen.split.starts[chosen.documents + i][plan.document] for i in (0, 1))
@@ -121,7 +122,7 @@ def test_sliding_windows_read_tokens_before_the_longest_window():
 
 def test_the_hash_is_of_the_scored_targets():
     def of_last(chosen, count):
-        return chosen.token_hash(planned("same_token", chosen, chosen.longest, count))
+        return planned("same_token", chosen, chosen.longest, count).token_hash
 
     assert of_last(text(), 3) == of_last(text(), 3)
     assert len({of_last(text(), 3), of_last(text(), 4), of_last(text(32), 3)}) == 3
@@ -169,6 +170,6 @@ def test_last_does_not_depend_on_lengths_below_a_quarter_of_l():
 
 def test_lengths_in_tokens_are_instead_of_multiples_and_at_least_two(settings):
     config = settings(multiples="0.25,0.5,1,2,4,8", lengths="16,32,64")
-    assert planning.lengths_of(config, L) == [16, 32, 64]
+    assert lengths_of(config, L) == [16, 32, 64]
     with pytest.raises(ConfigError, match="every length must be at least 2"):
-        planning.lengths_of(settings(lengths="1,64"), L)
+        lengths_of(settings(lengths="1,64"), L)

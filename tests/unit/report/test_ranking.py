@@ -9,7 +9,6 @@ from evaluated import make_run
 
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.cells import BASELINES
-from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import Units
 from posenc_jax.report import figures, ranking, sections, table
 from posenc_jax.report.runs import read_runs
@@ -64,11 +63,12 @@ def test_answers_are_ranked_by_accuracy_without_oracles(tmp_path):
             longest = {"train_length": 64} if name == "fire" else {}
             folder = make_run(tmp_path / f"{name}-s{seed}", name, seed, documents=18, **longest)
             cells = records.read_cells(folder / "eval")
-            asked = np.where(np.arange(len(cells[0].sums.tokens)) % 3, 10.0, 0.0)  # not of all
+            asked = np.where(np.arange(len(cells[0].tokens)) % 3, 10.0, 0.0)  # not of all
             answers = [
-                Measured(
-                    cell.facts | {"protocol": "answers", "token_hash": "a"},
-                    cell.sums._replace(answers=asked, right=asked * (right + 0.01 * seed)),
+                cell._replace(
+                    facts=cell.facts | {"protocol": "answers", "token_hash": "a"},
+                    answers=asked,
+                    right=asked * (right + 0.01 * seed),
                 )
                 for cell in cells
                 if (cell.facts["protocol"], cell.facts["extension"]) == ("same_token", "none")
@@ -128,7 +128,7 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
     cells = records.read_cells(broken)
     for cell in cells:
         if cell.facts["length"] == 64 and cell.facts["extension"] == "none":
-            cell.sums.nats[0] = np.nan
+            cell.nats[0] = np.nan
     records.write(broken, cells)
     data = read_runs([sweep])
     tables, notes = ranking.ranked(data.runs)
@@ -160,7 +160,7 @@ def test_baselines_are_in_both_tables_and_have_no_rank(sweep):
     for folder in sweep.glob("rope-s*"):
         cells = records.read_cells(folder / "eval")
         cut = [
-            Measured(cell.facts | facts, cell.sums._replace(nats=cell.sums.nats - 9))
+            cell._replace(facts=cell.facts | facts, nats=cell.nats - 9)
             for facts in baselines.values()
             for cell in cells
             if cell.facts["extension"] == "none"
