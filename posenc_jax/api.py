@@ -133,14 +133,20 @@ def _measure(
     config: Evaluation, workdir: Path, steps: Sequence[int | None] | None
 ) -> "tuple[Evaluated, list[Path]]":
     """Evaluate checkpoints of a run and draw its curves."""
+    from posenc_jax.data.texts import HELD_OUT
     from posenc_jax.evaluation.evaluate import evaluate
-    from posenc_jax.plots import curves
+    from posenc_jax.report import pictures
+    from posenc_jax.report.ranking import rankings
+    from posenc_jax.report.runs import read_runs
     from posenc_jax.runs.processes import is_lead
 
     evaluated = evaluate(config, workdir, steps)
     if not is_lead():
         return evaluated, []
-    return evaluated, curves.draw(evaluated.every, workdir / "plots", evaluated.name)
+    data = read_runs([workdir], evaluated.name)
+    suffix = "" if evaluated.name == HELD_OUT else f"-{evaluated.name}"
+    drawn = pictures.draw(data, rankings(data.runs), workdir / "plots", suffix=suffix)
+    return evaluated, drawn
 
 
 def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:

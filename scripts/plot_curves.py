@@ -1,7 +1,8 @@
 """python scripts/plot_curves.py RUN[@METHOD[,METHOD...]] [RUN ...] --out=DIR
 
-Plots the curves of several evaluated runs, with one plot per protocol: same_token.png,
-nonoverlap.png, sliding.png and position.png in DIR. Each run has the named methods, or all of them:
+Plots the curves of several evaluated runs as a report does, with one plot per protocol:
+same_token.png, nonoverlap.png, sliding.png and position.png in DIR. Each run has the named methods,
+or all of them; runs that differ in the seed alone are one line:
 
   python scripts/plot_curves.py runs/rope@none,yarn:8 runs/alibi@none --out=pictures
   python scripts/plot_curves.py runs/rope runs/alibi --format=pdf --width=3.3
@@ -10,8 +11,13 @@ nonoverlap.png, sliding.png and position.png in DIR. Each run has the named meth
 import sys
 from pathlib import Path
 
+from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.evaluation import compare
-from posenc_jax.plots import curves, style
+from posenc_jax.evaluation.cells import label
+from posenc_jax.plots import style
+from posenc_jax.report import pictures
+from posenc_jax.report.ranking import rankings
+from posenc_jax.report.runs import read_runs
 from posenc_jax.runtime import terminal
 
 
@@ -28,9 +34,17 @@ def main(argv: list[str]) -> int:
 
     def plot() -> None:
         with style.printed(style.Form(options.format, options.width)):
-            cells = compare.comparable(compare.readable(options.runs, options.evaluation))
-            plots = curves.draw(cells, options.out, cells[0].facts["evaluation"])
-            terminal.say("\n".join(map(str, plots)))
+            cells = compare.readable(options.runs, options.evaluation)
+            compare.comparable(cells)
+            wanted: dict[Path, set[tuple[str, int]]] = {}
+            for facts in (cell.facts for cell in cells):
+                own = wanted.setdefault(Path(facts["run"]).resolve(), set())
+                own.add((label(facts), facts["length"]))
+            data = read_runs(list(wanted), options.evaluation).only(wanted)
+            name = cells[0].facts["evaluation"]
+            suffix = "" if name == HELD_OUT else f"-{name}"
+            drawn = pictures.draw(data, rankings(data.runs), options.out, suffix=suffix)
+            terminal.say("\n".join(map(str, drawn)))
 
     return terminal.code_of(plot)
 

@@ -22,7 +22,7 @@ def cell(group, method, accuracy, *, trained=L, by_gap=(1.0, 0.5), length=LONG):
     facts = {"trained": trained, "method": method, "extension": extension, "length": length}
     facts["scale"] = float(scale or "nan")
     values = {"chance": 1 / 6, "ceiling": 1.0, "orderless": np.nan, "answers": 100.0}
-    values["token_hash"] = "t"
+    values |= {"token_hash": "t", "nll": np.nan, "null_nll": np.nan}
     values |= dict.fromkeys(("accuracy_low", "accuracy_high", *BITS), np.nan)
     row = names | facts | values | {"protocol": "answers", "part": "", "accuracy": accuracy}
     gaps = [

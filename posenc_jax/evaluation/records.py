@@ -91,7 +91,7 @@ def over_baselines(cell: Cell, known: Mapping[tuple, Cell]) -> dict:
         return columns
     for name in BASELINES:
         other = known.get(_place(facts, name))
-        if other is not None and other is not cell and np.isfinite(other.nats).all():
+        if other is not None and other.nats is not cell.nats and np.isfinite(other.nats).all():
             gain = paired(other.nats, cell.nats, cell.tokens)
             ends = {"": gain.mean, "_low": gain.low, "_high": gain.high}
             columns |= {f"over_{name}{end}": value for end, value in ends.items()}

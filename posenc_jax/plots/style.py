@@ -17,6 +17,7 @@ import numpy as np
 from posenc_jax import composition
 from posenc_jax.checks import positive
 from posenc_jax.display import literal
+from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -86,14 +87,13 @@ NAMES |= {"longrope": "LongRoPE", "abf": "ABF", "logn": "log-n", "topk": "top-k"
 NAMES |= {"rerope": "ReRoPE", "leaky_rerope": "Leaky ReRoPE", "self_extend": "Self-Extend"}
 NAMES |= {"lm_infinite": "LM-Infinite"}
 SPARE = ("1", "2", "3", "4", "_")  # marks of names without a look above
-DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # groups of one encoding
 OTHERS = ("--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)))  # methods with the same look
 SPARSE: Look = dict(markevery=0.12, markersize=4)  # lines with a point per token
 NULL: Look = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
-CEILING: Look = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
 ORDERLESS: Look = dict(color="0.55", linestyle="--", linewidth=1.5, zorder=1)
 FRESH: Look = dict(color="0.2", linestyle=(0, (2.5, 1.6)), linewidth=1.2)
 STREAMING: Look = dict(color="0.2", linestyle=(0, (5, 2, 1, 2, 1, 2)), linewidth=1.1)
+GREY: Look = dict(color="0.5", marker="")  # of baselines
 WINDOW: Look = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
 
 ASPECT = 0.72  # height / width of a narrow panel
@@ -180,6 +180,18 @@ def written(name: str) -> str:
     return f"{known}{mark}{more}"
 
 
+def with_method(name: str, method: str) -> str:
+    """Name of a group with a method, as papers write them."""
+    if method == "none" or method in BASELINES:
+        return written(name) + (f", {BASELINES[method]}" if method in BASELINES else "")
+    words = []
+    for part in composition.parts(method):
+        scale = "" if part.scale is None else f" by {part.scale:g}"
+        options = ", ".join(f"{option} {value}" for option, value in part.options.items())
+        words.append(written(part.name) + scale + (f" ({options})" if options else ""))
+    return f"{written(name)} with {' and '.join(words)}"
+
+
 def look_of_encoding(name: str) -> Look:
     return _look(*look_of(name), "-")
 
@@ -189,6 +201,20 @@ def look_of_method(extension: str) -> Look:
     first = composition.parts(extension)[0].name
     dash = ":" if extension != first else FOLLOWING.get(first, ("", "-"))[1]
     return _look(*look_of(first, EXTENSIONS), dash)
+
+
+def looks_of_methods(encoding: str, methods: Sequence[str]) -> list[Look]:
+    """Looks of the methods of one encoding: `none` in that of the encoding, baselines in grey."""
+    looks = []
+    for method in methods:
+        if method == "none":
+            looks.append(look_of_encoding(encoding))
+        elif method in BASELINES:
+            looks.append({"window": WINDOW, "streaming": STREAMING}.get(method, FRESH) | GREY)
+        else:
+            parts = [part._replace(scale=None) for part in composition.parts(method)]
+            looks.append(look_of_method(composition.text(parts)))
+    return distinct(looks)
 
 
 def distinct(looks: Sequence[Look]) -> list[Look]:

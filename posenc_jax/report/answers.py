@@ -9,6 +9,7 @@ import numpy as np
 from posenc_jax.display import Table, decimal
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.statistics import over_seeds
+from posenc_jax.plots import style
 from posenc_jax.plots.answers import Found, Interval, found_and_order
 from posenc_jax.report import figures
 from posenc_jax.report.runs import Frame, ReportData
@@ -97,7 +98,7 @@ def grid(results: Answers) -> tuple[np.ndarray, list[str], list[str]]:
     pairs = [pair for pair in oracles if pair[1] == "none"]
     pairs += [p for p in others if p[1] == "none" or p[1] != "window" and p in kept]
     windows = [rows[pair] for pair in others if pair[1] == "window"]
-    names = [figures.with_method(results.names[group], method) for group, method in pairs]
+    names = [style.with_method(results.names[group], method) for group, method in pairs]
     values = [rows[pair] for pair in pairs]
     if windows:
         names.append("windows of L (mean)")
@@ -116,7 +117,7 @@ def claim(results: Answers) -> str:
     if not ranked:
         return ""
     group, method = ranked[0]
-    name = figures.with_method(results.names[group], method)
+    name = style.with_method(results.names[group], method)
     return f"{name} answers most at {results.longest:,} tokens, trained at L = {results.trained:,}"
 
 
@@ -149,7 +150,7 @@ def ordered(data: ReportData) -> tuple[list[Ordered], int] | None:
     for (group, method), own in far.groupby(["group", "method"], sort=False):
         pairs = own[own.protocol == "last_of_two"]
         at_trained = near[(near.group == group) & (near.method == method)]
-        name = figures.with_method(names[group], str(method))
+        name = style.with_method(names[group], str(method))
         by_part = (at_trained[at_trained.part == part].accuracy for part in ("within", "hard"))
         found = own[own.protocol == "found"].found.dropna()
         rows.append(Ordered(name, found, pairs.order.dropna(), pairs.held, *by_part))

@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from posenc_jax import composition
-from posenc_jax.display import NONE, Line, Table, rounded
+from posenc_jax.display import Line, Table
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES
-from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import style
+from posenc_jax.report.frames import band_of, estimate
 from posenc_jax.report.runs import Frame
 
 if TYPE_CHECKING:
@@ -29,46 +26,10 @@ def line(
     value: str = "bpb",
     x: str = "length",
 ) -> Line:
-    """Line of means over seeds where all are finite, with t-intervals from three seeds on, or the
-    mean interval over documents."""
-    seeds = {
-        at: [float(v) for v in values]
-        for at, values in points.groupby(x)[value]
-        if values.notna().all()
-    }
-    spread = [over_seeds(values) for values in seeds.values()]
-    intervals = [interval for interval in spread if interval is not None]
-    complete = bool(spread) and len(intervals) == len(spread)
-    lows, highs = ([interval[i] for interval in intervals] for i in (1, 2))
-    band = (lows, highs) if complete else None
-    if not complete and seeds and f"{value}_low" in points:
-        ends = points.groupby(x)[[f"{value}_low", f"{value}_high"]].mean().loc[list(seeds)]
-        lows, highs = (ends[end].tolist() for end in ends)
-        band = (lows, highs) if np.isfinite([lows, highs]).all() else None
-    means = [float(np.mean(values)) for values in seeds.values()]
-    return Line(name, list(seeds), means, look, band)
-
-
-def by_length(points: Frame, value: str) -> list[Line]:
-    """A line of every method and baseline of every group, best at the longest length first."""
-    known = points.groupby(["group", "method"], sort=False)
-    lines = [line(with_method(*pair), rows, {}, value) for pair, rows in known]
-    sign = 1 if value == "bpb" else -1
-    return sorted(
-        (item for item in lines if item.x), key=lambda item: (-item.x[-1], sign * item.y[-1])
-    )
-
-
-def with_method(name: str, method: str) -> str:
-    """Name of a group with a method, as papers write them."""
-    if method == "none" or method in BASELINES:
-        return style.written(name) + (f", {BASELINES[method]}" if method in BASELINES else "")
-    words = []
-    for part in composition.parts(method):
-        scale = "" if part.scale is None else f" by {part.scale:g}"
-        options = ", ".join(f"{option} {value}" for option, value in part.options.items())
-        words.append(style.written(part.name) + scale + (f" ({options})" if options else ""))
-    return f"{style.written(name)} with {' and '.join(words)}"
+    """Line of means over seeds where all are finite, with the intervals that all of them have."""
+    found = {at: estimate(rows, value) for at, rows in points.groupby(x)}
+    known = {at: one for at, one in found.items() if one is not None}
+    return Line(name, list(known), [one.mean for one in known.values()], look, band_of(known))
 
 
 def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
@@ -132,22 +93,3 @@ class Section(NamedTuple):
 def chart(figure: "Figure", name: str, title: str) -> Chart:
     """The name must be unique on the page."""
     return Chart(title, style.svg(figure, name, title))
-
-
-def table_of(drawn: Sequence[Line], words: str, every: int = 1) -> Table:
-    places = sorted({at for line in drawn for at in line.x})
-    shown = sorted({*places[::every], *places[-1:]})
-    rows = [[line.name, *(_cell(line, at) for at in shown)] for line in drawn]
-    return Table("", [words, *(f"{at:,.0f}" for at in shown)], rows)
-
-
-def _cell(line: Line, at: float) -> str:
-    """A value, with half the width of its interval where it has one."""
-    if at not in line.x:
-        return NONE
-    index = list(line.x).index(at)
-    if line.band is None:
-        return rounded(line.y[index])
-    interval = line.band[0][index], line.band[1][index]
-    half = (interval[1] - interval[0]) / 2
-    return f"{rounded(line.y[index], interval)} ± {rounded(half, interval)}"

@@ -10,7 +10,7 @@ from posenc_jax.display import Line
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
 from posenc_jax.report import figures
-from posenc_jax.report.runs import ReportData, Run
+from posenc_jax.report.runs import Frame, ReportData, Run
 
 FASTER = 2.0  # a loss that falls this many times as fast as the best's is not done
 LATE = 0.75  # share of the steps; the fall starts at the last loss logged before
@@ -51,21 +51,24 @@ class Learned(NamedTuple):
         return self.fall <= float(np.mean(list(allowed.values())))
 
 
-def learning_curves(data: ReportData, name: str) -> list[Line]:
-    """Lines of means over seeds against steps, lowest final loss first."""
+def losses_by_step(data: ReportData, name: str) -> Frame:
+    """A loss of every run by step."""
     rows = [
-        {"group": run.group, "step": step, name: value}
+        {"group": run.group, "seed": run.seed, "step": step, name: value}
         for run in data.runs
         if run.in_means
         for step, value in run.learned[name]
     ]
-    table = pd.DataFrame(rows, columns=["group", "step", name])
+    return pd.DataFrame(rows, columns=["group", "seed", "step", name])
+
+
+def learning_curves(data: ReportData, losses: Frame, name: str) -> list[Line]:
+    """Lines of means over seeds against steps, lowest final loss first."""
     encodings = {run.group: run.encoding for run in data.runs}
     result = []
     for group in data.groups:
         look = style.SPARSE | style.look_of_encoding(encodings[group]) | {"linewidth": 1.2}
-        rows = table[table.group == group]
-        result.append(figures.line(group, rows, look, name, "step"))
+        result.append(figures.line(group, losses[losses.group == group], look, name, "step"))
     result = curves.apart([item._replace(band=None) for item in result if item.x])
     return sorted(result, key=lambda item: item.y[-1])
 

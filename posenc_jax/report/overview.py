@@ -27,6 +27,7 @@ MOST_LINES = 10  # of a picture, baselines included
 MOST_VERDICTS = 10
 WORTH_A_LINE = 0.05  # gain of an extension, in bits or accuracy, if not all are drawn
 WINDOW = BASELINES["window"]
+NULL = "null: nothing beyond L"
 TOP = 1.6  # of the median loss, above which a line leaves its picture
 
 
@@ -34,6 +35,7 @@ class Panel(NamedTuple):
     """Every method by one protocol."""
 
     protocol: str
+    value: str  # shown: bpb, nll where the tokenizer loses text, accuracy
     lines: Mapping[Method, Line]  # best first
     baselines: Sequence[Line]  # grey
     trained: Sequence[int]
@@ -52,7 +54,7 @@ class Panel(NamedTuple):
 
     @property
     def is_retrieval(self) -> bool:
-        return figures.value_of(self.protocol) == "accuracy"
+        return self.value == "accuracy"
 
     def name(self, rank: Rank) -> str:
         return self.lines[self.names[rank.group], rank.method].name
@@ -78,17 +80,24 @@ def panels(sources: Sequence[Source]) -> list[Panel]:
         for row in points.drop_duplicates(["group", "method"]).itertuples()
     }
     scales = {scale for *_, points in scored for scale in points.scale.dropna()}
-    of = partial(_panel, looks=_looks(encodings), one_scale=len(scales) < 2)
+    of = partial(_panel, looks=looks_of(encodings), one_scale=len(scales) < 2)
     return [
         of(protocol, data, points, ranks.extended.get(protocol, {}), known)
         for (protocol, data, ranks, points), known in zip(scored, names, strict=True)
     ]
 
 
+def value_in(points: Frame, protocol: str) -> str:
+    """Value shown for some rows of a protocol: nats per token where none has bits per byte."""
+    value = figures.value_of(protocol)
+    lossy = value == "bpb" and len(points) and points.bpb.isna().all()
+    return "nll" if lossy else value
+
+
 def scores(data: ReportData, protocol: str) -> Frame:
     """Rows of a protocol with a `score`: bits per byte, or accuracy relative to the ceiling."""
     points = data.points[data.points.protocol == protocol]
-    value, unit = figures.value_of(protocol), 1.0
+    value, unit = value_in(points, protocol), 1.0
     if value == "accuracy":
         unit = points.ceiling.fillna(1.0)
     ends = {f"score{end}": points[value + end] / unit for end in ("", "_low", "_high")}
@@ -96,9 +105,13 @@ def scores(data: ReportData, protocol: str) -> Frame:
     return points[points.score.notna()]
 
 
-def _looks(encodings: Mapping[Method, str]) -> dict[Method, style.Look]:
-    """Look of each method: that of its encoding or, where several groups share it, of one that is
-    not shown, dashed for extensions."""
+def looks_of(encodings: Mapping[Method, str]) -> dict[Method, style.Look]:
+    """Look of each method: of one group its own, else that of its encoding or, where several groups
+    share it, of one that is not shown, dashed for extensions."""
+    if len({name for name, _ in encodings}) == 1:
+        methods = [method for _, method in encodings]
+        found = style.looks_of_methods(next(iter(encodings.values())), methods)
+        return {pair: look | {"markersize": 4} for pair, look in zip(encodings, found, strict=True)}
     looks: dict[Method, style.Look] = {}
     plain: dict[str, style.Look] = {}
     spare = (name for name in style.ENCODINGS if name not in encodings.values())
@@ -124,7 +137,7 @@ def _panel(
     looks: Mapping[Method, style.Look],
     one_scale: bool,
 ) -> Panel:
-    longest, value = int(points.length.max()), figures.value_of(protocol)
+    longest, value = int(points.length.max()), value_in(points, protocol)
     is_retrieval = value == "accuracy"
     oracles = points[is_retrieval & (points.trained >= longest)]
     if len(oracles) < len(points):
@@ -137,7 +150,7 @@ def _panel(
         if one_scale:  # the ratio of the lengths, as a rule
             parts = [part._replace(scale=None) for part in parts]
         name = names[group]
-        words = figures.with_method(name, composition.text(parts))
+        words = style.with_method(name, composition.text(parts))
         lines[name, method] = figures.line(words, rows, looks[name, method], "score")
     sign = -1 if is_retrieval else 1
     best = sorted(
@@ -147,6 +160,7 @@ def _panel(
     far = points[points.length == longest]
     return Panel(
         protocol,
+        value,
         dict(best),
         _baselines(points, oracles, sign),
         sorted(map(int, points.trained.unique())),
@@ -161,14 +175,14 @@ def _panel(
 
 def _baselines(points: Frame, oracles: Frame, sign: int) -> list[Line]:
     """The best window of L, a reader without order, and the best run trained at the longest."""
-    look = style.WINDOW | {"color": "0.5"}
+    look = style.WINDOW | style.GREY
     windows = points[points.method == "window"]
     lines = [figures.line(WINDOW, rows, look, "score") for _, rows in windows.groupby("group")]
     found = [min(lines, key=lambda line: sign * line.y[-1])] if lines else []
     orderless = (points.orderless / points.ceiling).groupby(points.length).mean().dropna()
     if len(orderless):
         x, y = list(orderless.index), list(orderless)
-        found.append(Line("without order", x, y, style.ORDERLESS | {"color": "0.5"}))
+        found.append(Line("without order", x, y, style.ORDERLESS | style.GREY))
     longer = oracles[(oracles.method == "none") & ~oracles.group.isin(points.group)]
     look = {"color": "0.5", "linestyle": ":"}
     lines = [
@@ -176,7 +190,28 @@ def _baselines(points: Frame, oracles: Frame, sign: int) -> list[Line]:
         for _, rows in longer.groupby("group")
     ]
     found += [min(lines, key=lambda line: sign * line.y[-1])] if lines else []
+    if points.group.nunique() == 1:
+        found += _of_one_group(points)
     return [line._replace(band=None) for line in found]
+
+
+def _of_one_group(points: Frame) -> list[Line]:
+    """Baselines that are drawn where they cannot be taken for those of another group: streaming,
+    and the null, which is `fresh` for the headline."""
+    found = []
+    rows = points[points.method == "streaming"]
+    if len(rows):
+        found.append(
+            figures.line(BASELINES["streaming"], rows, style.STREAMING | style.GREY, "score")
+        )
+    if points.accuracy.notna().any():
+        return found
+    plain = points[(points.method == "none") & (points.length >= points.trained)]
+    null = plain.assign(score=plain.null_nll.astype(float) * plain.score / plain.nll)
+    line = figures.line(NULL, null, style.NULL | style.GREY, "score")
+    if set(points.protocol) == {protocols.HEADLINE}:
+        line = line._replace(name=BASELINES["fresh"], look=style.FRESH | style.GREY)
+    return [*found, line] if line.x else found
 
 
 def choices(shown: Sequence[Panel]) -> dict[str, tuple[str, list[Method]]]:
@@ -185,7 +220,7 @@ def choices(shown: Sequence[Panel]) -> dict[str, tuple[str, list[Method]]]:
     for panel in reversed(shown):
         values |= {m: line.y[-1] for m, line in panel.lines.items() if m not in values}
     plain = [method for method in values if method[1] == "none"]
-    few = _few(values, MOST_LINES - max((len(panel.baselines) for panel in shown), default=0))
+    few = few_of(values, MOST_LINES - max((len(panel.baselines) for panel in shown), default=0))
     label = f"{len(few)} of {len(values)}, from best to worst"
     found = {"few": (label, few)} if len(few) < len(values) else {}
     found |= {"all": (f"all {len(values)}", list(values))}
@@ -194,7 +229,7 @@ def choices(shown: Sequence[Panel]) -> dict[str, tuple[str, list[Method]]]:
     return found
 
 
-def _few(values: Mapping[Method, float], most: int) -> list[Method]:
+def few_of(values: Mapping[Method, float], most: int) -> list[Method]:
     """All methods, or of evenly thinned groups those as trained and with the best extension where
     that gains; `values` has the best first."""
     if len(values) <= most:
@@ -227,7 +262,7 @@ def view(panel: Panel, methods: Iterable[Method]) -> curves.View:
         low, high = min(values), max(values)
         high = min(high, TOP * drawn[len(drawn) // 2].y[-1])
         margin = 0.05 * (high - low) or 0.05
-        y, limits = curves.VALUES["bpb"], (low - margin, high + margin)
+        y, limits = curves.VALUES[panel.value], (low - margin, high + margin)
     return curves.View(claim(panel), y, drawn, panel.trained, limits)
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.config.schema import Training
 from posenc_jax.evaluation import protocols, records
-from posenc_jax.evaluation.cells import Cell, targets_of
+from posenc_jax.evaluation.cells import Cell, label, targets_of
 from posenc_jax.evaluation.sums import exists, read_record
 from posenc_jax.evaluation.table import counts
 from posenc_jax.runs.metrics import read_metrics
@@ -115,6 +115,21 @@ class ReportData:
     def groups(self) -> list[str]:
         """Groups with an evaluation."""
         return list(dict.fromkeys(run.group for run in self.runs if run.cells))
+
+    def only(self, wanted: Mapping[Path, Collection[tuple[str, int]]]) -> "ReportData":
+        """With these methods and lengths of each run alone."""
+        runs = [
+            replace(
+                run,
+                cells=[c for c in run.cells if (label(c.facts), c.facts["length"]) in own],
+            )
+            for run in self.runs
+            if (own := wanted.get(run.folder)) is not None
+        ]
+        kept = {run.id: wanted[run.folder] for run in runs}
+        rows = zip(self.points.id, self.points.method, self.points.length, strict=True)
+        chosen = [id_ in kept and (method, length) in kept[id_] for id_, method, length in rows]
+        return replace(self, runs=runs, points=self.points[chosen])
 
 
 def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:

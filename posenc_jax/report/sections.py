@@ -8,9 +8,14 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
-from posenc_jax.report import figures, overview
+from posenc_jax.report import figures, overview, tables
 from posenc_jax.report.figures import Block, Section, Select
-from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
+from posenc_jax.report.learning import (
+    FASTER,
+    groups_by_loss,
+    learning_curves,
+    losses_by_step,
+)
 from posenc_jax.report.overview import why_open
 from posenc_jax.report.ranking import Rank, Rankings, loss_of, right, wrong_answers
 from posenc_jax.report.runs import Frame, ReportData
@@ -81,17 +86,16 @@ def context(data: ReportData, ranks: Rankings) -> Section:
     for protocol in shown(data):
         when, title = {"protocol": protocol}, protocols.find(protocol).title
         points = data.points[data.points.protocol == protocol]
-        gains = figures.by_length(points[points.length > points.trained], "gain_bpb")
-        if gains:
-            table = figures.table_of(gains, "saved, bits per byte")
-            blocks.append(Block(when, "What context beyond L saves", table=table))
+        beyond = points[points.length > points.trained]
+        gains = tables.by_length(beyond, "gain_bpb", "saved, bits per byte")
+        if gains is not None:
+            blocks.append(Block(when, "What context beyond L saves", table=gains))
         value = figures.value_of(protocol)
-        lines = figures.by_length(points, value)
         panels = overview.panels([(protocol, data, ranks)] if protocol not in FIRST else [])
         charts = [next(iter(overview.charts(panel, panels).values())) for panel in panels]
         words = f"{protocol}: {title}. {figures.counts_in_words(points)}."
-        table = figures.table_of(lines, curves.VALUES[value])
-        blocks.append(Block(when, "Every value", words, charts, table))
+        every_value = tables.by_length(points, value, curves.VALUES[value])
+        blocks.append(Block(when, "Every value", words, charts, every_value))
     return Section(
         "Is the context beyond L used? Every protocol, baseline and extension",
         "Means over seeds. Saved is the loss of a model that uses nothing beyond L, its null, less "
@@ -106,8 +110,8 @@ def ranking(data: ReportData, ranks: Rankings) -> Section:
     lengths = sorted({length for tables in ranks.extended.values() for length in tables})
     for protocol in shown(data):
         for length in lengths:
-            for name, tables in (("yes", ranks.extended), ("no", ranks.plain)):
-                entries = tables.get(protocol, {}).get(length, [])
+            for name, ranked in (("yes", ranks.extended), ("no", ranks.plain)):
+                entries = ranked.get(protocol, {}).get(length, [])
                 when = {"protocol": protocol, "length": str(length), "extended": name}
                 text = "" if entries else "nothing to rank"
                 table = _ranks(protocol, entries) if entries else None
@@ -201,18 +205,25 @@ SIZE = (6.2, 4.9)  # inches; half of a wide window, all of a narrow one
 def learning(data: ReportData) -> Section | None:
     """Loss against steps, and a verdict on which groups are not done."""
     titles = {"loss": "training loss", "valid_loss": "loss on held-out text"}
-    drawn = {name: lines for name in titles if (lines := learning_curves(data, name))}
-    if not drawn:
-        return None
-    blocks = []
-    for name, lines in drawn.items():
-        label = f"{titles[name]}, {curves.VALUES['nll']}"
+    blocks, drawn = [], []
+    for name, title in titles.items():
+        losses = losses_by_step(data, name)
+        if not (lines := learning_curves(data, losses, name)):
+            continue
+        label = f"{title}, {curves.VALUES['nll']}"
         drawing = curves.chart(lines, x="training step", y=label, size=SIZE, below=True)
-        table = figures.table_of(
-            lines, label, max(1, len({x for line in lines for x in line.x}) // 8)
+        steps = sorted({step for line in lines for step in line.x})
+        few = sorted({*steps[:: max(1, len(steps) // 8)], steps[-1]})
+        rows = {line.name: {"group": line.name} for line in lines}
+        table = tables.table(
+            losses[losses.step.isin(few)], rows, "step", name, cell=lambda one: rounded(one.mean)
         )
+        table = table._replace(head=[label, *table.head[1:]])
         charts = [figures.chart(drawing, f"learning-{name}", label)]
         blocks.append(Block({"learning": name}, charts=charts, table=table))
+        drawn.append(name)
+    if not drawn:
+        return None
     return Section(
         "Was training long enough? Loss against steps",
         "Means over seeds. A group is not done if its held-out loss at the end falls more than "

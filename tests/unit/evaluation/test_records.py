@@ -16,7 +16,6 @@ from sizes import L
 
 from posenc_jax.evaluation import evaluate, protocols, records, table, windows
 from posenc_jax.evaluation.cells import BASELINES, is_baseline
-from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 from posenc_jax.runtime.errors import Damaged, Stop
 
@@ -98,19 +97,6 @@ def test_gains_over_the_baselines_are_paired_differences_beyond_the_trained_leng
     assert f"same_token, {4 * L} tokens: gain over each baseline" in said
 
 
-def test_a_picture_of_same_token_calls_its_null_fresh(chosen):
-    cells = [*chosen.values(), *protocols.find("same_token").derived(list(chosen.values()))]
-    rows = records.rows(cells)
-    for protocol, fresh in (("same_token", 1), ("nonoverlap", 0)):
-        lines = curves.against_length(rows, protocol).axes[0].lines
-        drawn = [line.get_label().partition(":")[0] for line in lines]
-        assert (drawn.count("fresh"), drawn.count("window"), drawn.count("streaming")) == (
-            fresh,
-            1,
-            1,
-        )
-
-
 def test_documents_without_targets_are_not_counted(chosen):
     """Protocols that score answers have targets in some documents only."""
     cell = chosen["same_token", "window", 4 * L]
@@ -181,9 +167,7 @@ def test_losses_of_last_targets_alone_give_the_same_sums():
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_a_cell_that_is_not_finite_is_null_and_flagged_and_the_others_stay(
-    subject, measure, tmp_path
-):
+def test_a_cell_that_is_not_finite_is_null_and_flagged_and_the_others_stay(subject, measure):
     who = subject()
     broken = who.plain.replace(gain=jnp.float32(np.nan))
     both = measure(
@@ -197,7 +181,6 @@ def test_a_cell_that_is_not_finite_is_null_and_flagged_and_the_others_stay(
         else:
             assert row["flag"] is None and row["nll"] > 0 and row["null_nll"] > 0
     assert "not finite" in table.table(records.rows(both))
-    assert curves.draw(both, tmp_path / "plots")
 
 
 def test_the_null_of_two_published_numbers_is_the_famous_curve():

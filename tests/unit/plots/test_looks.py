@@ -10,7 +10,7 @@ from sizes import DIMS
 
 import posenc_jax
 from posenc_jax import extensions, registry
-from posenc_jax.plots import curves, style
+from posenc_jax.plots import style
 
 FAR = 20.0  # of CIE 1976 distances of colours: one of 2 is just seen side by side
 ALIKE = ("o8hHp", "Dd")  # marks that look alike at their size
@@ -90,22 +90,15 @@ def test_extensions_of_an_encoding_are_visually_distinct(name):
     assert [p for p in combinations(looks, 2) if not told_apart(*(looks[n] for n in p))] == []
 
 
-METHODS = ["none", "logn", "yarn", "dynamic_yarn", "yarn+logn", "yarn:beta_fast=16"]
-METHODS += ["yarn:beta_fast=24+logn", "yarn:beta_fast=48", "window", "rerope", "streaming"]
+METHODS = ["none", "logn", "yarn:8", "dynamic_yarn", "yarn:8+logn", "yarn:8:beta_fast=16"]
+METHODS += ["yarn:8:beta_fast=24+logn", "yarn:8:beta_fast=48", "window", "rerope", "streaming"]
 
 
-@pytest.mark.parametrize("encodings", [["sandwich"], ["rope"], ["rope", "alibi"], ["rope", "rope"]])
-def test_no_two_lines_of_a_picture_look_alike_or_share_a_name(encodings):
-    sized = {"window": 16}
-    rows = [
-        dict(encoding=encoding, extension=method, scale=8.0 if "yarn" in method else None)
-        | dict(run=f"{encoding}-{seed}", length=64, window=None)
-        | (sized if method == "window" else {})
-        for seed, encoding in enumerate(encodings)
-        for method in METHODS
-    ]
-    names, looks = zip(*(curves._style(row, rows) for row in rows), strict=True)
-    assert len(set(map(str, style.distinct(looks)))) == len(set(names)) == len(rows)
+@pytest.mark.parametrize("encoding", ["sandwich", "rope"])
+def test_no_two_methods_of_an_encoding_look_alike(encoding):
+    looks = style.looks_of_methods(encoding, METHODS)
+    assert len(set(map(str, looks))) == len(METHODS)
+    assert looks[0]["color"] == style.ENCODINGS[encoding][0]
 
 
 def test_a_look_that_is_free_stays():

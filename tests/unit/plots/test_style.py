@@ -64,7 +64,7 @@ def outside(box, page):
 
 @pytest.mark.parametrize("trained", [64, 128])
 def test_everything_in_a_column_can_be_read(trained):
-    names = ["rope", "fire, encoding_rate=16", curves.CEILING.name, LONG, LONG + "s"]
+    names = ["rope", "fire, encoding_rate=16", "ceiling: all that a window holds", LONG, LONG + "s"]
     lengths = [64, 128, 256, 512]
     lines = [Line(name, lengths, [1.0, 2.0, 3.0, 4.0], {}) for name in names]
     with style.printed(style.Form("pdf", 3.3)):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from answering import LONG, PARTS, L, cell, gathered, of_text
 
-from posenc_jax.report import answers, sections, table
+from posenc_jax.report import answers, sections, tables
 
 
 @pytest.fixture
@@ -141,5 +141,5 @@ def test_a_page_says_what_found_and_order_are(questions):
     (block,) = section.blocks
     assert block.table.rows[2] == ["RoPE", "\N{EN DASH}", "0.10", "0.50", "0.95", "0.80"]
     assert "0.5 without order" in section.sentence
-    said = table.table(questions)
+    said = tables.summary(questions)
     assert "512 tokens, means over seeds" in said and "hard cell at L" in said

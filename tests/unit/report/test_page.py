@@ -13,7 +13,7 @@ from evaluated import LENGTHS, make_run
 
 from posenc_jax.display import rounded
 from posenc_jax.evaluation import protocols
-from posenc_jax.report import page
+from posenc_jax.report import page, pictures
 from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
 
@@ -128,8 +128,8 @@ def test_an_adopted_model_has_no_steps(tmp_path):
     folder = make_run(tmp_path / "rope-s0", "rope", 0, steps=1, data={"source": "unknown"})
     (folder / "status.json").write_text(json.dumps({"state": "done", "step": 1}))
     data = read_runs([tmp_path])
-    assert "; 1 seed a group; trained on unknown; scored: " in page.on_what(data, "same_token")
-    assert "step" not in page.on_what(data)
+    assert "; 1 seed a group; trained on unknown; scored: " in pictures.on_what(data, "same_token")
+    assert "step" not in pictures.on_what(data)
 
 
 def test_without_loss_and_retrieval_the_page_opens_with_the_number_of_runs(swept, tmp_path):

@@ -10,7 +10,8 @@ from evaluated import make_run
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.statistics import Units
-from posenc_jax.report import figures, ranking, sections, table
+from posenc_jax.report import ranking, sections
+from posenc_jax.report import tables as tables_of
 from posenc_jax.report.runs import read_runs
 from posenc_jax.runtime import errors
 
@@ -136,8 +137,9 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
     assert ("nope", "none") not in named and ("nope", "pi:2") in named
     assert any("nope + none: the loss of a seed is not finite" in note for note in notes)
     points = data.points[data.points.protocol == "same_token"]
-    (line,) = [one for one in figures.by_length(points, "bpb") if one.name == "NoPE"]
-    assert line.x == [16, 32]
+    made = tables_of.by_length(points, "bpb", "")
+    (row,) = [row for row in made.rows if row[0] == "NoPE"]
+    assert made.head == ["", "16", "32", "64"] and row[3] == "–" not in row[:3]
 
 
 def test_a_seed_whose_training_was_not_finite_leaves_no_rank(sweep):
@@ -170,9 +172,9 @@ def test_baselines_are_in_both_tables_and_have_no_rank(sweep):
     tables, _ = ranking.ranked(data.runs)
     assert not baselines.keys() & {row.method for row in tables["same_token"][64]}
     points = data.points[data.points.protocol == "same_token"]
-    drawn = [line.name for line in figures.by_length(points, "bpb")]
+    drawn = [row[0] for row in tables_of.by_length(points, "bpb", "").rows]
     for name in baselines:
-        assert f"\n  {BASELINES[name]}" in table.table(data)
+        assert f"\n  {BASELINES[name]}" in tables_of.summary(data)
         assert f"RoPE, {BASELINES[name]}" in drawn
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from evaluated import make_run
 
-from posenc_jax.report import learning, sections, table
+from posenc_jax.report import learning, sections, tables
 from posenc_jax.report.runs import read_runs
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
@@ -46,7 +46,7 @@ def test_a_loss_falling_twice_as_fast_as_the_best_is_unfinished(three):
     assert found["nope"].fall == pytest.approx(1.2, abs=0.01)
     assert found["nope"].of_best == {0: pytest.approx(0.5, abs=0.01)}
     data = read_runs([three])
-    assert table.table(data).splitlines()[-1].startswith("not done: nope: the held-out loss")
+    assert tables.summary(data).splitlines()[-1].startswith("not done: nope: the held-out loss")
     assert "not done" in str(sections.learning(data))
 
 

@@ -7,7 +7,7 @@ import pytest
 from answering import LONG, cell, gathered, of_text
 
 from posenc_jax import display
-from posenc_jax.report.table import every, write
+from posenc_jax.report.tables import alone, every, table, write
 
 
 @pytest.fixture
@@ -41,16 +41,48 @@ def test_a_table_per_protocol_the_best_first_and_nothing_twice(data):
     assert text.rows == [["alibi_b", "2.000", "2.000"]] and "bits per byte" in text.caption
 
 
+def test_a_table_of_selections_pairs_differences_by_seed():
+    cells = [
+        [row | {"seed": seed} for row in cell("rope", method, value)]
+        for seed in range(3)
+        for method, value in (("none", 0.2 + 0.1 * seed), ("yarn:8", 0.5 + 0.1 * seed))
+    ]
+    frame = gathered(*cells).points
+    rows = {
+        "RoPE": {"method": "none"},
+        "YaRN": {"method": re.compile("yarn:.*")},
+        "PI": {"method": "pi"},
+    }
+    columns = {
+        "all": {"protocol": "answers"},
+        "near": {"protocol": "gap", "part": ["1-64"]},
+        "less RoPE": {"protocol": "answers", "less": {"method": "none"}},
+        "ceiling": {"protocol": "answers", "value": "ceiling"},
+    }
+    made = table(frame, rows, columns, "accuracy", caption="a caption")
+    assert made.caption == "a caption" and made.head == ["", *columns]
+    assert made.rows == [
+        ["RoPE", "0.30 ± 0.25", "1.000 ± 0.000", "0.000 ± 0.000", "1.000 ± 0.000"],
+        ["YaRN", "0.60 ± 0.25", "1.000 ± 0.000", "0.300 ± 0.000", "1.000 ± 0.000"],
+        ["PI", "–", "–", "–", "–"],
+    ]
+    lengths = frame.assign(line=frame.method)[frame.protocol == "answers"]
+    assert table(lengths, value="accuracy", cell=alone).rows == [
+        ["none", "0.300"],
+        ["yarn:8", "0.600"],
+    ]
+
+
 def test_parts_are_in_the_order_of_all_their_numbers():
     row = cell("rope-a", "none", 0.5)[0] | {"protocol": "planted"}
     parts = ["3-8", "1-512", "1-8", "0", "1-32"]
-    table = every(gathered([row | {"part": part} for part in parts]))[0]
-    assert table.head == ["", "0", "1-8", "1-32", "1-512", "3-8"]
+    made = every(gathered([row | {"part": part} for part in parts]))[0]
+    assert made.head == ["", "0", "1-8", "1-32", "1-512", "3-8"]
 
 
 def test_seeds_are_a_mean_and_a_standard_deviation_and_unlike_numbers_are_listed():
     data = [cell("rope-a", "none", value) for value in (0.4, 0.6)]
-    data[1][0]["seed"] = data[1][1]["seed"] = 1
+    data[1] = [row | {"seed": 1} for row in data[1]]
     table = every(gathered(*data))[0]
     assert table.rows[1] == ["RoPE", "0.500 ±0.141"] and "over 2 seeds" in table.caption
     few = gathered(*data)
