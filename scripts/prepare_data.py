@@ -4,8 +4,9 @@ Writes the tokens of a configuration's text to the cache and prints their counts
 first trains a byte-level BPE of that size on the training documents and writes it to --out, for
 --config.data.tokenizer=OUT.
 
---tokens_out=FOLDER also writes the tokens, held-out text and tokenizer to a folder, about two bytes
-per token: --config.data.tokens=FOLDER trains on them, on machines without the text or the package
+--tokens_out=FOLDER also writes the tokens, held-out text and tokenizer to a folder, four bytes per
+token (one with the tokenizer bytes, six with a vocabulary above 65,536). With
+--config.data.tokens=FOLDER a run trains on them, on machines without the text or the package
 tokenizers. --limit=16e6 keeps at most that many training tokens: whole documents, chosen by a hash
 of their text, and the same share of the held-out text.
 """

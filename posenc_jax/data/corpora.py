@@ -4,12 +4,12 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from posenc_jax.runtime.backend import cache_home
 from posenc_jax.runtime.errors import DataError
 from posenc_jax.runtime.files import expanded, read_json, write_atomically
 
+FORMAT = 6  # of the files of a corpus and its splits; folders with another number are not read
 SPLITS = ("train", "valid", "choose")
 CARD, TOKENIZER = "corpus.json", "tokenizer.json"  # the latter only beside prepared tokens
 GROUPS = "groups.npy"  # of splits whose documents have groups
 OF_TOKENS = "tokens", "bytes_of", "answers", "gaps"  # columns of a split, a value for each token
-WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,14 @@ def cache_folder(named: str) -> Path:
 def of_folder(folder: str) -> Corpus:
     """Load prepared tokens from a folder."""
     place = expanded(folder)
+    remedy = "write it again: scripts/prepare_data.py --tokens_out"
+    card = card_of(place)
+    if card is not None and card.get("format") != FORMAT:
+        raise DataError(
+            f"{folder} has format {card.get('format')!r}, and this version reads {FORMAT}; {remedy}"
+        )
     with Hashes(cache_folder("")) as hashes:
-        remedy = "write it again: scripts/prepare_data.py --tokens_out"
-        return load(place, card_of(place), hashes, remedy=remedy)
+        return load(place, card, hashes, remedy=remedy)
 
 
 def load(
@@ -221,15 +226,10 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
 
     tokens = column("tokens", np.dtype(card["dtype"]))
     assert tokens is not None
-    widths = column("bytes", np.uint16)
-    if (folder / WIDTHS).exists():
-        odd = array("odd.npy")
-        widths = np.load(folder / WIDTHS, allow_pickle=False)[tokens]
-        widths[odd[:, 0]] = odd[:, 1]
     return Split(
         tokens,
         array("starts.npy"),
-        widths,
+        column("bytes", np.uint16),
         column("answers", np.bool_),
         array("digests.npy"),
         _lossless(card),
@@ -253,27 +253,70 @@ def building(folder: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def save_documents(
-    folder: Path,
-    split: str,
-    starts: np.ndarray,
-    digests: np.ndarray,
-    groups: np.ndarray | None,
-    size: int,
-) -> dict:
-    """Write the columns of documents of a split, and count what it holds."""
-    np.save(folder / f"{split}.starts.npy", starts)
-    np.save(folder / f"{split}.digests.npy", digests)
-    if groups is not None:
-        np.save(folder / f"{split}.{GROUPS}", groups)
-    tokens = int(starts[-1])
-    return {
-        "documents": len(digests),
-        "tokens": tokens,
-        "bytes": size,
-        "bytes_per_token": size / tokens if tokens else None,
-        "longest": int(np.max(np.diff(starts), initial=0)),
-    }
+class Writer:
+    """The files of a split, written document by document."""
+
+    def __init__(self, folder: Path, split: str, dtype: np.dtype):
+        self.folder, self.split, self.dtype = folder, split, dtype
+        self.streams: dict[str, BinaryIO] = {}
+        self.starts = [0]
+        self.digests: list[int] = []
+        self.groups: dict[Hashable, int] = {}  # numbered in order of appearance
+        self.group_of: list[int] = []  # group of each document
+        self.tokens = self.bytes = 0
+        self._write("tokens", np.zeros(0, dtype))
+
+    def add(self, tokens: np.ndarray, bytes_of: np.ndarray | None) -> None:
+        """Write tokens of a document."""
+        self._write("tokens", tokens.astype(self.dtype))
+        if bytes_of is not None and len(bytes_of):
+            self._write("bytes", bytes_of.astype(np.uint16))
+        self.tokens += len(tokens)
+
+    def end(
+        self,
+        digest: int,
+        size: int,  # bytes of its text
+        group: Hashable | None,
+        answers: np.ndarray | None,
+        gaps: np.ndarray | None,
+    ) -> None:
+        """End a document; one without tokens is left out."""
+        if self.tokens == self.starts[-1]:
+            return
+        if answers is not None:
+            self._write("answers", answers.astype(np.bool_))
+        if gaps is not None:
+            self._write("gaps", gaps.astype("<i4"))
+        self.starts.append(self.tokens)
+        self.digests.append(digest)
+        if group is not None:
+            self.group_of.append(self.groups.setdefault(group, len(self.groups)))
+        self.bytes += size
+
+    def _write(self, kind: str, values: np.ndarray) -> None:
+        if kind not in self.streams:
+            self.streams[kind] = (self.folder / f"{self.split}.{kind}").open("wb")
+        self.streams[kind].write(values.tobytes())
+
+    def close(self) -> None:
+        for stream in self.streams.values():
+            stream.close()
+
+    def finish(self) -> dict:
+        """Write what is known at the end, and count what the split holds."""
+        starts, path = np.array(self.starts, np.int64), self.folder / self.split
+        np.save(f"{path}.starts.npy", starts)
+        np.save(f"{path}.digests.npy", np.array(self.digests, np.uint64))
+        if self.group_of:
+            np.save(f"{path}.{GROUPS}", np.array(self.group_of, np.int32))
+        return {
+            "documents": len(self.digests),
+            "tokens": self.tokens,
+            "bytes": self.bytes,
+            "bytes_per_token": self.bytes / self.tokens if self.tokens else None,
+            "longest": int(np.max(np.diff(starts), initial=0)),
+        }
 
 
 def save_card(folder: Path, card: dict) -> dict:

@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.data import corpora, sources, splits, tokenizer
-from posenc_jax.data.corpora import SPLITS, Corpus, Mixture
+from posenc_jax.data.corpora import FORMAT, SPLITS, Corpus, Mixture, Writer
 from posenc_jax.data.hashes import Hashes
 from posenc_jax.data.sources import Documents, Origin
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
@@ -22,7 +22,6 @@ from posenc_jax.runtime.errors import DataError, Interrupted, Stop
 from posenc_jax.runtime.files import alone
 from posenc_jax.runtime.terminal import warn
 
-FORMAT = 6  # of the files of a corpus and its splits; another number means another cache
 FEW = 5  # with fewer documents the end of each is held out, as whole ones would be too large
 
 
@@ -174,7 +173,7 @@ def _write(
     dtype = np.dtype(
         np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
     )
-    writers: dict[str | None, _Writer] = {name: _Writer(folder, name, dtype) for name in SPLITS}
+    writers: dict[str | None, Writer] = {name: Writer(folder, name, dtype) for name in SPLITS}
     round_trip = tokenizer.RoundTrip(encoder)
     documents = _Documents(source, bar, moved or {})
     try:
@@ -186,7 +185,7 @@ def _write(
                     "again"
                 )
             document = part.text
-            writers[document.split].add(part)
+            _add(writers[document.split], part)
             bar.update(document.size * part.size / len(document.text))
         written = {name: writer.finish() for name, writer in writers.items()}
     finally:
@@ -300,52 +299,11 @@ def _line_end(text: bytes, place: int) -> int:
     return place
 
 
-class _Writer:
-    def __init__(self, folder: Path, name: str, dtype: np.dtype):
-        self.folder, self.name, self.dtype = folder, name, dtype
-        self.streams: dict = {}
-        self.starts = [0]
-        self.digests: list[int] = []
-        self.groups: dict[str, int] = {}  # numbered in order of appearance
-        self.group_of: list[int] = []  # group of each document
-        self.tokens = self.bytes = 0
-        self._write("tokens", np.zeros(0, dtype))
-
-    def add(self, part: tokenizer.Stretch) -> None:
-        document = part.text
-        self._write("tokens", part.tokens.astype(self.dtype))
-        if part.widths is not None and len(part.widths):
-            if part.widths.max() > 65535:
-                raise DataError(
-                    f"{document.name}: a token of {part.widths.max()} bytes; the limit is 65535"
-                )
-            self._write("bytes", part.widths.astype(np.uint16))
-        self.tokens += len(part.tokens)
-        if part.ends and self.tokens > self.starts[-1]:
-            self._end(document)
-
-    def _end(self, document: sources.Document) -> None:
-        if document.answers is not None:
-            self._write("answers", document.answers.astype(np.bool_))
-        if document.gaps is not None:
-            self._write("gaps", document.gaps.astype("<i4"))
-        self.starts.append(self.tokens)
-        self.digests.append(sources.digest(document.text))
-        if document.group is not None:
-            self.group_of.append(self.groups.setdefault(document.group, len(self.groups)))
-        self.bytes += len(document.text)
-
-    def _write(self, kind: str, values: np.ndarray) -> None:
-        if kind not in self.streams:
-            self.streams[kind] = (self.folder / f"{self.name}.{kind}").open("wb")
-        self.streams[kind].write(values.tobytes())
-
-    def close(self) -> None:
-        for stream in self.streams.values():
-            stream.close()
-
-    def finish(self) -> dict:
-        """Write what is known at the end, and describe all of it."""
-        starts, digests = np.array(self.starts, np.int64), np.array(self.digests, np.uint64)
-        groups = np.array(self.group_of, np.int32) if self.group_of else None
-        return corpora.save_documents(self.folder, self.name, starts, digests, groups, self.bytes)
+def _add(writer: Writer, part: tokenizer.Stretch) -> None:
+    document = part.text
+    if part.widths is not None and (widest := part.widths.max(initial=0)) > 65535:
+        raise DataError(f"{document.name}: a token of {widest} bytes; the limit is 65535")
+    writer.add(part.tokens, part.widths)
+    if part.ends:
+        digest, size = sources.digest(document.text), len(document.text)
+        writer.end(digest, size, document.group, document.answers, document.gaps)

@@ -7,7 +7,7 @@ such as books:
   BOOKS='books/*.jsonl.gz'    # JSON lines with a field "text"
   python scripts/prepare_data.py --config=configs/rope.py --config.data.source=jsonl \\
       --config.data.path="$BOOKS" --vocab=4096 --out=runs/books-4096.json \\
-      --tokens_out=prepared/books --limit=16e6    # 16M tokens: 32 MiB, and the held-out text
+      --tokens_out=prepared/books --limit=16e6    # 16M tokens: 61 MiB, and the held-out text
 
 Then, on the GPU machine, in the repository with the folder `prepared`; repeat until all runs are
 trained and evaluated (exit code 0):

@@ -102,9 +102,6 @@ def test_documents_are_kept_as_they_were_up_to_the_limit(texts, tmp_path):
     assert (
         made.card["limit"] == 2_000 and made.card["made_from"]["fingerprint"] == whole.fingerprint
     )
-    sizes = {p.name: p.stat().st_size for p in (texts / "tokens").iterdir()}
-    assert sizes["train.tokens"] == 2 * len(made.train.tokens) and "train.bytes" not in sizes
-    assert sizes["train.odd.npy"] < 400
     for i in range(24):
         shutil.copy(texts / "text" / f"{i:02d}.txt", tmp_path / f"{23 - i:02d}.txt")
     other = prepare(data_of(texts, path=f"{tmp_path}/*.txt"), 0, quiet=True)
@@ -129,7 +126,28 @@ def test_bytes_have_no_widths_and_marks_stay(tmp_path):
     assert corpora.encoder_of(named(tmp_path / "tokens")).name == "bytes"
 
 
-def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
+def test_the_files_are_those_of_the_cache(tmp_path, texts):
+    whole = prepare(data_of(texts), 0, quiet=True)
+    made = export.write(whole, tmp_path / "tokens")
+    files = {path.name: path.read_bytes() for path in made.folder.iterdir()}
+    assert {"train.bytes", "tokenizer.json"} <= set(files)
+    for name in set(files) - {"corpus.json", "tokenizer.json"}:
+        assert files[name] == (whole.folder / name).read_bytes()
+    assert made.fingerprint == whole.fingerprint
+
+
+def test_groups_of_documents_stay(tmp_path):
+    data = base.get_config().data
+    data.update(hold_out="package", cache=str(tmp_path))
+    whole = prepare(origin_of(data), 0, quiet=True)
+    made = export.write(whole, tmp_path / "tokens", 10**6)
+    group_of = dict(zip(whole.train.digests, whole.train.groups, strict=True))
+    numbers = zip(made.train.digests, made.train.groups, strict=True)
+    pairs = {(group_of[digest], number) for digest, number in numbers}
+    assert 10 < len({old for old, _ in pairs}) == len({new for _, new in pairs}) == len(pairs)
+
+
+def test_bytes_of_a_token_that_depend_on_its_place_are_kept(tmp_path, texts):
     """A tokenizer that leaves spaces out counts them with the word before, or the one behind."""
     import tokenizers
 
@@ -139,7 +157,6 @@ def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
     words_alone.save(str(tmp_path / "words.json"))
     whole = prepare(data_of(texts, tokenizer=f"{tmp_path}/words.json"), 0, quiet=True)
     made = export.write(whole, tmp_path / "tokens")
-    assert len(np.load(tmp_path / "tokens" / "train.odd.npy")) > 100
     np.testing.assert_array_equal(made.train.bytes_of, whole.train.bytes_of)
     assert not made.lossless
     splits = (made.card["splits"][name]["bytes"] for name in corpora.SPLITS)
@@ -160,13 +177,31 @@ def test_a_folder_is_written_once_and_a_limit_must_hold_a_document(texts, tmp_pa
 def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
     folder = tmp_path / "tokens"
     shutil.copytree(texts / "tokens", folder)
-    for name in ("train.tokens", "widths.npy", "valid.starts.npy"):
+    for name in ("train.tokens", "train.bytes", "valid.starts.npy"):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(DataError, match="has changed since it was written; write it again"):
             corpora.of_folder(str(folder))
         (folder / name).write_bytes(whole)
     corpora.of_folder(str(folder))
+
+
+@pytest.mark.parametrize("format_", [None, corpora.FORMAT + 1])
+def test_a_folder_of_another_format_is_refused(texts, tmp_path, format_):
+    folder = tmp_path / "tokens"
+    shutil.copytree(texts / "tokens", folder)
+    card = json.loads((folder / "corpus.json").read_text())
+    card.pop("format")
+    (folder / "corpus.json").write_text(json.dumps(card | ({"format": format_} if format_ else {})))
+    refused = (
+        f"has format {format_}, and this version reads {corpora.FORMAT}; write it again: "
+        "scripts/prepare_data.py --tokens_out"
+    )
+    with pytest.raises(DataError, match=refused):
+        corpora.of_folder(str(folder))
+    words = recipe(**{"data.tokens": folder})
+    out = here("train.py", *words, f"--workdir={tmp_path}/run", code=65)
+    assert refused in out.splitlines()[-1]
 
 
 def test_prepared_tokens_have_a_tokenizer_or_name_it_as_missing(texts, tmp_path):
