@@ -30,16 +30,16 @@ def prepare_corpora(
     seed: int,
     encoder: Encoder | None = None,
     *,
-    quiet: bool = False,
     stopping: Sequence[str] = (),
 ) -> Corpus | Mixture:
     """The tokens of an origin, a mixture or not."""
-    how: dict[str, Any] = {"quiet": quiet, "stopping": stopping}
     if not isinstance(origin, MixtureSource):
         assert isinstance(origin, Documents | Tokens)
-        return prepare(origin, seed, encoder, **how)
+        return prepare(origin, seed, encoder, stopping=stopping)
     encoder = encoder or tokenizer.load(origin.tokenizer)
-    parts = {name: prepare(part, seed, encoder, **how) for name, part in origin.parts.items()}
+    parts = {
+        name: prepare(part, seed, encoder, stopping=stopping) for name, part in origin.parts.items()
+    }
     return Mixture(parts, origin.shares)
 
 

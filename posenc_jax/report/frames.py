@@ -16,6 +16,8 @@ from posenc_jax.report.ranking import Rank, rankings
 from posenc_jax.report.runs import Frame, read_runs
 
 Where = Mapping[str, Any]  # columns with the value, the list or the pattern that rows have in them
+# Columns in which rows of one mean must be equal.
+UNLIKE = "evaluation encoding group method protocol part length step".split()
 VERDICT = ("verdict", "behind", "p")  # of the ranking at the row's length, with extensions
 
 
@@ -87,9 +89,9 @@ def selected(rows: Frame, where: Where) -> Frame:
 def estimate(rows: Frame, value: str, less: Frame | None = None) -> Estimate | None:
     """The mean of a value over seeds, or of the difference to other rows, paired by seed; None
     where a seed has no value."""
-    seeds = rows.groupby("seed")[value].mean()
+    seeds = _by_seed(rows, value)
     if less is not None:
-        seeds = (seeds - less.groupby("seed")[value].mean()).dropna()
+        seeds = (seeds - _by_seed(less, value)).dropna()
     if seeds.empty or seeds.isna().any():
         return None
     values = seeds.to_numpy(float)
@@ -99,3 +101,12 @@ def estimate(rows: Frame, value: str, less: Frame | None = None) -> Estimate | N
         interval = [end for end in rows[ends].mean().tolist() if np.isfinite(end)]
     low, high = interval if len(interval) == 2 else (None, None)
     return Estimate(mean, low, high, values)
+
+
+def _by_seed(rows: Frame, value: str) -> Frame:
+    """A value of each seed; rows that differ in more than the seed have no common mean."""
+    if rows.seed.duplicated().any():
+        unlike = [name for name in rows if name != value and rows[name].nunique() > 1]
+        unlike = [name for name in UNLIKE if name in unlike] or unlike
+        raise ValueError(f"a mean of unlike rows: select by {', '.join(unlike)}")
+    return rows.set_index("seed")[value].sort_index()

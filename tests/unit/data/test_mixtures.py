@@ -39,7 +39,7 @@ def prepared(texts, seed=0, **fields):
     chosen.seed = seed
     assert problems_of(chosen) == []
     chosen = load(chosen)
-    corpus = prepare_corpora(chosen.data.source, seed, quiet=True)
+    corpus = prepare_corpora(chosen.data.source, seed)
     return corpus, batches.batches_of(corpus, chosen)
 
 

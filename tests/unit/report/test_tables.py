@@ -66,11 +66,11 @@ def test_a_table_of_selections_pairs_differences_by_seed():
         ["YaRN", "0.60 ± 0.25", "1.000 ± 0.000", "0.300 ± 0.000", "1.000 ± 0.000"],
         ["PI", "–", "–", "–", "–"],
     ]
-    lengths = frame.assign(line=frame.method)[frame.protocol == "answers"]
-    assert table(lengths, value="accuracy", cell=alone).rows == [
-        ["none", "0.300"],
-        ["yarn:8", "0.600"],
-    ]
+    answered = frame[frame.protocol == "answers"]
+    made = table(answered, "method", value="accuracy", cell=alone)
+    assert made.rows == [["none", "0.300"], ["yarn:8", "0.600"]] and made.head == ["", "512"]
+    with pytest.raises(ValueError, match="a mean of unlike rows: select by method"):
+        table(answered, "group", value="accuracy")
 
 
 def test_parts_are_in_the_order_of_all_their_numbers():
