@@ -36,7 +36,7 @@ def run(argv: list[str]) -> None:
     flags, recipe, problems = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
     refuse_missing(problems, recipe)
     from posenc_jax import api
-    from posenc_jax.evaluation import check
+    from posenc_jax.evaluation import check, evaluate
     from posenc_jax.runs.subject import run_config
     from posenc_jax.tracking.wandb import log_evaluation
 
@@ -53,7 +53,8 @@ def run(argv: list[str]) -> None:
         problems.append("--step and --every_checkpoint are mutually exclusive")
     config = check.load(recipe, more=problems)
     steps = None if flags.every_checkpoint else [flags.step]
-    curves = api.evaluate_run(config, workdir, steps, chosen="--config.protocols" in given)
+    evaluated = evaluate.evaluate(config, workdir, steps)
+    curves = api.show(workdir, evaluated, chosen="--config.protocols" in given)
     if curves is not None:
         log_evaluation(run_config(workdir), config.wandb.mode, workdir, curves)
 

@@ -46,9 +46,10 @@ def evaluate(
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     backend.configure()
     recipe = _with(schema.evaluation(), fields)
-    from posenc_jax.evaluation import check
+    from posenc_jax.evaluation import check, evaluate
 
-    evaluated, _ = _measure(check.load(recipe), Path(workdir), [step])
+    evaluated = evaluate.evaluate(check.load(recipe), Path(workdir), [step])
+    _draw(workdir, evaluated)
     return [*evaluated.rows, *evaluated.left_out]
 
 
@@ -78,27 +79,19 @@ def curves(
     return frame
 
 
-def evaluate_run(
-    config: Evaluation,
-    workdir: Path,
-    steps: Sequence[int | None] | None = (None,),
-    *,
-    chosen: bool = False,
-) -> "Curves | None":
-    """Evaluate checkpoints of a run, all of them if None, print its tables and draw its curves;
-    None in processes other than the lead.
+def show(workdir: Path, evaluated: "Evaluated", *, chosen: bool = False) -> "Curves | None":
+    """Print the tables of an evaluation and draw its curves; None in processes other than the lead.
 
     Unless the protocols were `chosen`, only the table of the first is printed.
     """
     from posenc_jax.evaluation import protocols, table
-    from posenc_jax.runs.processes import is_lead
     from posenc_jax.runtime.terminal import say
     from posenc_jax.tracking.wandb import Curves
 
-    evaluated, pictures = _measure(config, workdir, steps)
-    if not is_lead():
+    if not evaluated.rows:
         return None
-    chosen = chosen or config.protocols != Evaluation.protocols
+    pictures = _draw(workdir, evaluated)
+    chosen = chosen or evaluated.facts["evaluation"]["protocols"] != Evaluation.protocols
     say(table.table(evaluated.rows, "" if chosen else protocols.HEADLINE))
     say(table.without_null(evaluated.rows) or "")
     file = workdir / "eval" / "curves.csv"
@@ -111,7 +104,7 @@ def evaluate_run(
 
 def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:
     """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
-    from posenc_jax.evaluation import check
+    from posenc_jax.evaluation import check, evaluate
     from posenc_jax.runs.subject import run_config
     from posenc_jax.runs.workdir import Workdir
     from posenc_jax.tracking.wandb import log_with_training
@@ -122,31 +115,25 @@ def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) 
     code = loop.train(config, workdir, readable)
     if code != DONE:
         return code
-    curves = evaluate_run(evaluation, workdir)
+    curves = show(workdir, evaluate.evaluate(evaluation, workdir))
     assert curves is not None  # of one process
     log_with_training(run_config(workdir), workdir, curves)
     Workdir(workdir).set_evaluated(evaluation)
     return DONE
 
 
-def _measure(
-    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None
-) -> "tuple[Evaluated, list[Path]]":
-    """Evaluate checkpoints of a run and draw its curves."""
+def _draw(workdir: str | Path, evaluated: "Evaluated") -> list[Path]:
+    """Draw the curves of an evaluation in plots/."""
     from posenc_jax.data.texts import HELD_OUT
-    from posenc_jax.evaluation.evaluate import evaluate
     from posenc_jax.report import pictures
     from posenc_jax.report.ranking import rankings
     from posenc_jax.report.runs import read_runs
-    from posenc_jax.runs.processes import is_lead
 
-    evaluated = evaluate(config, workdir, steps)
-    if not is_lead():
-        return evaluated, []
-    data = read_runs([workdir], evaluated.name)
+    if not evaluated.rows:
+        return []
+    data = read_runs([Path(workdir)], evaluated.name)
     suffix = "" if evaluated.name == HELD_OUT else f"-{evaluated.name}"
-    drawn = pictures.draw(data, rankings(data.runs), workdir / "plots", suffix=suffix)
-    return evaluated, drawn
+    return pictures.draw(data, rankings(data.runs), Path(workdir) / "plots", suffix=suffix)
 
 
 def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:

@@ -53,7 +53,7 @@ def score(options: argparse.Namespace) -> None:
     from posenc_jax.runtime.files import write_atomically
 
     model = harness.load(options.run, options.extension, options.max_length, options.step)
-    results = harness.evaluate(
+    results = harness.run_tasks(
         model,
         options.tasks.split(","),
         limit=options.limit,

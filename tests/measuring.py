@@ -7,7 +7,7 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.config import schema
+from posenc_jax.config import Evaluation, schema
 from posenc_jax.data.corpora import Split
 from posenc_jax.data.sources.stdlib import Stdlib
 from posenc_jax.data.texts import OwnText
@@ -53,7 +53,7 @@ def settings():
         config = defaults.get_config()
         config.update(multiples="0.25,1,2,4", stride=STRIDE, last=LAST, tokens_per_call=128)
         config.update(fields)
-        return schema.evaluation_from_fields(config.to_dict())
+        return schema.from_fields(config.to_dict(), Evaluation)
 
     return make
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from posenc_jax.config import schema
-from posenc_jax.config.schema import Encoding, Training
+from posenc_jax.config.schema import Encoding, Training, as_fields, flat, training
 
 # Fields a resumed run may change: how long, how often, how it is called and shown, where tokens
 # are kept.
@@ -43,7 +42,7 @@ def differences(
     words: tuple[str, str] = ("in the workdir", "now"),
 ) -> list[str]:
     """Fields, except free ones, in which two configurations differ."""
-    one, other = flat(before), flat(after)
+    one, other = (flat(as_fields(config)) for config in (before, after))
     return [
         f"{name}: {one.get(name)!r} {words[0]}, {other.get(name)!r} {words[1]}"
         for name in sorted(one | other)
@@ -78,7 +77,7 @@ def _without_drawing(encoding: Encoding) -> Encoding:
 def experiment(config: Training) -> dict[str, Any]:
     """Fields that runs of one experiment share: all but the seed, how often something is logged or
     saved, and how it is computed."""
-    fields = flat(config)
+    fields = flat(as_fields(config))
     fields["original_length"] = fields["original_length"] or fields["train_length"]
     fields["init_from"] = without_seed(config.init_from)
     free = (*(name for name in FREE if name != "steps"), *COMPUTED_BY)
@@ -87,10 +86,10 @@ def experiment(config: Training) -> dict[str, Any]:
 
 def changed(config: Training) -> list[str]:
     """`FIELD=VALUE` for every field with another value than its default."""
-    usual = schema.flat(schema.training())
+    usual = flat(training())
     return [
         f"{name}={value}"
-        for name, value in flat(config).items()
+        for name, value in flat(as_fields(config)).items()
         if value is not None and value != usual.get(name)
     ]
 
@@ -98,12 +97,6 @@ def changed(config: Training) -> list[str]:
 def without_seed(name: str) -> str:
     """Drop the seed from a sweep's name: `rope-s0-L128` -> `rope-L128`, `s0-L128` -> `L128`."""
     return re.sub(r"-s\d+(?=-|/|$)|(?:^|(?<=/))s\d+(?:-|(?=/|$))", "", name) or name
-
-
-def flat(config: Training) -> dict[str, Any]:
-    """Every field by its whole name: `model.width`."""
-    fields = schema.flat(schema.as_fields(config))
-    return {n: list(value) if isinstance(value, tuple) else value for n, value in fields.items()}
 
 
 def _within(name: str, fields: Iterable[str]) -> bool:

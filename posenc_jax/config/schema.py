@@ -327,14 +327,14 @@ class Evaluation:
 
 def training() -> ConfigDict:
     """Every field of a training configuration, at its default."""
-    config = _tree(Training)
-    config.data = ConfigDict(data_defaults())
-    return config
+    recipe = _recipe(Training)
+    recipe.data = ConfigDict(data_defaults())
+    return recipe
 
 
 def evaluation() -> ConfigDict:
     """Every field of an evaluation, at its default."""
-    return _tree(Evaluation)
+    return _recipe(Evaluation)
 
 
 def data_fields() -> list[fields.Field]:
@@ -348,20 +348,20 @@ def data_defaults() -> dict[str, Any]:
     return {field.name: field.default for field in data_fields()}
 
 
-def _tree(described: type) -> ConfigDict:
-    config = ConfigDict()
+def _recipe(described: type) -> ConfigDict:
+    recipe = ConfigDict()
     for field in fields.fields(described):
         usual = field.default
         if not isinstance(field.kind, type):  # recipes may set another type than the default's
             usual = FieldReference(usual, field_type=object)
-        config[field.name] = placeholder(field.kind) if field.optional else usual
+        recipe[field.name] = placeholder(field.kind) if field.optional else usual
     for name, inner in fields.groups(described):
-        config[name] = _tree(inner)
-    return config
+        recipe[name] = _recipe(inner)
+    return recipe
 
 
 def as_fields(config: Any) -> dict[str, Any]:
-    """A configuration as nested plain values, in the form that recipes and config.json have."""
+    """The fields of a typed configuration, as recipes and config.json have them."""
     values: dict[str, Any] = {}
     for entry in dataclasses.fields(config):
         value = getattr(config, entry.name)
@@ -371,33 +371,20 @@ def as_fields(config: Any) -> dict[str, Any]:
             values |= value.as_fields()
         else:
             values[entry.name] = as_fields(value) if "group" in entry.metadata else value
-    return values
+    return {n: list(value) if isinstance(value, tuple) else value for n, value in values.items()}
 
 
-def from_fields(values: Mapping[str, Any]) -> "Training":
+def from_fields(values: Mapping[str, Any], described: type = Training) -> Any:
     """The typed configuration of fields that are valid; a field that is missing has its default."""
-    groups = {
-        "model": Model(**values["model"]),
-        "encoding": _with_options(Encoding, values["encoding"]),
-        "extension": _with_options(Extension, values["extension"]),
-        "data": _data(values["data"], values["train_length"]),
-        "wandb": Wandb(**values.get("wandb", {})),
-    }
-    single = {
-        field.name: values[field.name] for field in fields.fields(Training) if field.name in values
-    }
-    return Training(**single, **groups)
-
-
-def evaluation_from_fields(values: Mapping[str, Any]) -> "Evaluation":
-    inner = {"data": EvaluationData(**values["data"]), "wandb": EvaluationWandb(**values["wandb"])}
-    return Evaluation(**{**values, **inner})
-
-
-def _with_options(described: Any, values: Mapping[str, Any]) -> Any:
     own = {field.name for field in fields.fields(described)}
-    options = {name: value for name, value in values.items() if name not in own}
-    return described(**{name: values[name] for name in own & set(values)}, options=options)
+    typed = {name: values[name] for name in own & set(values)}
+    for name, inner in fields.groups(described):
+        given = values.get(name, {})
+        of_data = inner is Data
+        typed[name] = _data(given, values["train_length"]) if of_data else from_fields(given, inner)
+    if any(entry.name == "options" for entry in dataclasses.fields(described)):
+        typed["options"] = {name: value for name, value in values.items() if name not in own}
+    return described(**typed)
 
 
 def _data(values: Mapping[str, Any], length: int) -> Data:

@@ -39,7 +39,7 @@ def read(recipe: ConfigDict | Mapping[str, Any]) -> tuple[Evaluation | None, lis
         problems += methods.mistakes(values["extensions"])
     if problems:
         return None, problems
-    config = schema.evaluation_from_fields(values)
+    config = schema.from_fields(values, Evaluation)
     problems = protocols.mistakes(config)
     return (None if problems else config), problems
 

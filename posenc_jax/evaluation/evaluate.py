@@ -36,9 +36,8 @@ class Evaluated(NamedTuple):
 
     name: str
     rows: list[dict[str, Any]]  # of the requested checkpoints
-    every: list[Cell]  # of this evaluation, other checkpoints of the run included
-    all_names: list[str]  # of the run's evaluations
     left_out: list[dict[str, Any]]  # rows of the methods that do not fit
+    all_names: list[str]  # of the run's evaluations
     facts: dict[str, Any]  # the configuration, checkpoint, text and model size
 
 
@@ -46,67 +45,64 @@ def evaluate(
     config: Evaluation, workdir: Path, steps: Sequence[int | None] | None = (None,)
 ) -> Evaluated:
     """Evaluate checkpoints of a run, the last one if None, or all; `eval/` is locked meanwhile."""
+    text = subject = None
+    measured, recorded, rows, left_out = [], [], [], []
     with processes.joined(config), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
         folder, run = workdir / "eval", run_config(workdir)
         if is_lead():
             folder.mkdir(exist_ok=True)
             stack.enter_context(locked(folder, "another evaluation of this run"))
-        requested = list(steps or [])
-        if steps is None or None in requested and config.distributed:  # it may save meanwhile
-            saved = processes.numbers_of_lead(saved_steps(workdir))
-            requested = saved if steps is None else [saved[-1] if s is None else s for s in steps]
-        return _evaluate(config, subjects_of(run, workdir, requested), folder, signals)
-
-
-def _evaluate(
-    config: Evaluation, subjects: Iterable[Subject], folder: Path, signals: Sequence[str]
-) -> Evaluated:
-    stopping = processes.Stopping(signals, devices.make_mesh())
-    store = Store(folder / "cells")
-    earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
-    measured, recorded, rows, left_out = [], [], [], []
-    text = subject = None
-    devices.check(config.sequence)
-    for subject in subjects:
+        stopping = processes.Stopping(signals, devices.make_mesh())
+        store = Store(folder / "cells")
+        earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
+        devices.check(config.sequence)
+        for subject in subjects_of(run, workdir, _requested(config, workdir, steps)):
+            if stopping():
+                break
+            lengths = lengths_of(config, subject.trained)
+            if text is None:
+                text = choose(config, subject, lengths, signals, earlier)
+                processes.check_same(text.hash, "text", DataError)
+                _tell_targets(config, subject, lengths, text)
+            unfit = {}  # the default list is for every encoding, and asks for those that fit
+            if config.extensions != Evaluation.extensions:
+                unfit = methods.unfit(config.extensions, subject)
+            if unfit and not left_out:
+                tqdm.write(f"left out: {methods.in_words(unfit)}")
+            left_out += records.rows_left_out(planning.facts_of(subject, text.name), unfit)
+            planned = planning.plan(config, subject, text, lengths)
+            found = measure(config, subject, planned, store, stopping)
+            if not stopping():  # else cells that they derive from may be missing
+                for protocol in protocols.asked(config):
+                    found += protocol.derived(found)
+            measured += found
+            if measured:  # of the lead
+                recorded, rows = records.write(folder, measured, earlier, left_out)
         if stopping():
-            break
-        lengths = lengths_of(config, subject.trained)
-        if text is None:
-            text = choose(config, subject, lengths, signals, earlier)
-            processes.check_same(text.hash, "text", DataError)
-            _tell_targets(config, subject, lengths, text)
-        unfit = {}  # the default list is for every encoding, and asks for those that fit
-        if config.extensions != Evaluation.extensions:
-            unfit = methods.unfit(config.extensions, subject)
-        if unfit and not left_out:
-            tqdm.write(f"left out: {methods.in_words(unfit)}")
-        left_out += records.rows_left_out(planning.facts_of(subject, text.name), unfit)
-        planned = planning.plan(config, subject, text, lengths)
-        found = measure(config, subject, planned, store, stopping)
-        if not stopping():  # else cells that they derive from may be missing
-            for protocol in protocols.asked(config):
-                found += protocol.derived(found)
-        measured += found
-        if measured:  # of the lead
-            recorded, rows = records.write(folder, measured, earlier, left_out)
-    if stopping():
-        raise Stopped(
-            f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
-            "same command resumes"
-        )
-    assert text is not None and subject is not None
-    if not is_lead():
-        return Evaluated(text.name, [], [], [], [], {})
-    names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
-    facts = {
-        "evaluation": schema.as_fields(config) | {"name": text.name, "text": text.source},
-        "step": subject.step,
-        "data_fingerprint": text.data,
-        "parameters": subject.parts.counts(),
-    }
-    every = records.of_evaluation(recorded, text.name)
-    return Evaluated(text.name, rows, every, names, left_out, facts)
+            raise Stopped(
+                f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
+                "same command resumes"
+            )
+        assert text is not None and subject is not None
+        names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
+        facts = {
+            "evaluation": schema.as_fields(config) | {"name": text.name, "text": text.source},
+            "step": subject.step,
+            "data_fingerprint": text.data,
+            "parameters": subject.parts.counts(),
+        }
+        return Evaluated(text.name, rows, left_out, names, facts)
+
+
+def _requested(
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None
+) -> Sequence[int | None]:
+    """The steps to read; where a run may save meanwhile, all processes read those of the lead."""
+    if steps is not None and not (config.distributed and None in steps):
+        return steps
+    saved = processes.numbers_of_lead(saved_steps(workdir))
+    return saved if steps is None else [saved[-1] if step is None else step for step in steps]
 
 
 def choose(

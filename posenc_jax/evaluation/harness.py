@@ -229,7 +229,7 @@ def load(
     return RunLM(subject.parts.model, encoding, subject.tokenizer, max_length, **options)
 
 
-def evaluate(
+def run_tasks(
     model: RunLM,
     tasks: Sequence[str],
     *,

@@ -106,7 +106,7 @@ def check(encoding: Encoding) -> None:
         )
 
 
-def measure(
+def counts(
     model: Any, encoding: Encoding, pairs: Pairs, tokens_per_call: int = 16_384
 ) -> Iterator[dict[str, Any]]:
     """Counts of answers with the last value, the older one and others for everything hidden."""

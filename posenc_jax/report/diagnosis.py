@@ -69,7 +69,7 @@ def knock_out(selected: str, step: int | None) -> list[Path]:
     for length in lengths:
         pairs = knockout.pairs_of(text, length, subject.trained)
         for name, encoding in _reaching(length, wanted, subject).items():
-            counts = knockout.measure(subject.parts.model, encoding, pairs)
+            counts = knockout.counts(subject.parts.model, encoding, pairs)
             rows += [{"extension": name, "length": length} | row for row in counts]
     shown: dict[str, dict[str, float | None]] = {}
     for row in rows:
