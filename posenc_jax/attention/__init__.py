@@ -55,14 +55,16 @@ def attention(
 ) -> jax.Array:  # [B, H, Q, K] of the values
     """Compute attention with heads before tokens, by the chosen implementation."""
     choice("implementation", implementation, IMPLEMENTATIONS)
-    own, topk = overrides(encoding, "attend"), topk_of(encoding)
-    if own or topk is not None:
+    is_own, topk = overrides(encoding, "attend"), topk_of(encoding)
+    if is_own or topk is not None:
         if implementation == "kernel":
-            what = f"own attention of encoding {encoding.name!r}" if own else "highest logits alone"
+            what = (
+                f"own attention of encoding {encoding.name!r}" if is_own else "highest logits alone"
+            )
             raise Unfit(f"the {what}")
         if k_tokens.axis is not None:
             ring.check(encoding)
-    if own:
+    if is_own:
         q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
         own = bearer(encoding, "attend")
         own = own.replace(window=encoding.narrowed(), topk=topk)

@@ -65,7 +65,7 @@ def _of_extension(config: Training, encoding: Encoding | None) -> list[str]:
     problems += [
         f"extension.name: {record.name!r} is for evaluations; train without it"
         for record in records
-        if record.evaluated
+        if not record.trains
     ]
     takes_scale = any(record.scale != "none" for record in records)
     if scale != 1 and not takes_scale:

@@ -29,6 +29,8 @@ from posenc_jax.data.sources import EvaluationData, Origin
 from posenc_jax.fields import above_zero, between, default, group, one_of, true_or_false, whole
 from posenc_jax.registry import WANDB_MODES
 
+INT64 = 2**63 - 1  # largest seed of jax
+
 INDENTED: Any = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
 
 
@@ -118,10 +120,6 @@ def _label(name: str, value: str):
         raise ValueError(f"{name} must be a line of printable letters, 80 at most; got {value!r}")
 
 
-def _seed(name: str, value: Any):
-    whole(0, 2**63 - 1)(name, value)
-
-
 def _length(name: str, value: Any):
     whole(1, FARTHEST)(name, value)
     if value < 2:
@@ -149,12 +147,14 @@ class Training:
         "run's name",
         _label,
     )
-    seed: int = default(0, "seed of the weights, the order of the data and every draw", _seed)
+    seed: int = default(
+        0, "seed of the weights, the order of the data and every draw", whole(0, INT64)
+    )
     train_length: int = default(128, "L: tokens per row", _length)
     batch_size: int = default(32, "rows per step", whole(1, 2**24))
     steps: int = default(600, "optimizer steps; also the length of the schedule", whole(1, MOST))
     stop_at: int = default(
-        0, "save and stop here with exit 75; the same command resumes; 0: never", _seed
+        0, "save and stop here with exit 75; the same command resumes; 0: never", whole(0, INT64)
     )
     init_from: str = default("", "a run to take the weights from")
     anneal: str = default(

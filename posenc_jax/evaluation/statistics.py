@@ -43,7 +43,7 @@ class Units(NamedTuple):
         return self.documents >= FEWEST_DOCUMENTS
 
     def __str__(self) -> str:
-        of_one = " of 1 document" * (self.kind == STRETCH)
+        of_one = " of 1 document" if self.kind == STRETCH else ""
         return counted(self.number, self.kind or "document") + of_one
 
 

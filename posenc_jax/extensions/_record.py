@@ -34,7 +34,7 @@ class Extension:
     acts_by: str | None = None  # a hook that an encoding around must forward, or choose by layer
     beyond_windows: bool = False  # does not apply within a window or a chunk
     suits: Callable[[Encoding], bool] = lambda encoding: True  # what else it needs
-    evaluated: bool = False  # for evaluations alone
+    trains: bool = True  # False: for evaluations alone
     of_keys: bool = False  # does not apply to layers that hold a state in place of keys
     shown: tuple[str, ...] = ()  # options that have a column in results
     also: tuple[Kind, ...] = ()  # further kinds it changes

@@ -57,7 +57,7 @@ def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
     return encoding.replace(temperature=fixed(np.full(shape, factor)))
 
 
-@extension(TOPK, scale="none", suits=_has_softmax, evaluated=True)
+@extension(TOPK, scale="none", suits=_has_softmax, trains=False)
 def topk(encoding: Encoding, scale: float, *, k: int) -> Encoding:
     """Let a query attend to the keys of its k highest logits alone, and to those of equal logits.
 

@@ -230,7 +230,7 @@ class Portraits:
             encoding, run = self.of(name), None
             if name in self.runs:
                 folder, subject = self.runs[name]
-                run = subject.name + ", layer 0" * (subject.plain.depth is not None)
+                run = subject.name if subject.plain.depth is None else f"{subject.name}, layer 0"
             encodings[pictures.title(encoding, run)] = encoding
         return encodings
 

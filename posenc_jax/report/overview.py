@@ -305,7 +305,9 @@ def headline(shown: Sequence[Panel]) -> tuple[str, str]:
     best = panel.ranks[0]
     trained = panel.trained_of[best.group]
     times = panel.longest / trained
-    where = f"at {panel.longest:,} tokens" + (f", {times:g} times the trained length" * (times > 1))
+    where = f"at {panel.longest:,} tokens"
+    if times > 1:
+        where += f", {times:g} times the trained length"
     window = rounded(panel.windows[best.group]) if best.group in panel.windows else ""
     if panel.is_retrieval:
         value = rounded(right(best).loss, right(best).interval)

@@ -194,7 +194,7 @@ class Saving:
 
     def __init__(self, workdir: Path, keep: int):
         self.checkpoints = Checkpoints(workdir, keep=keep) if processes.is_lead() else None
-        self.saved = -1  # the last step that was restored or saved
+        self.latest = -1  # the last step that was restored or saved
         self.card: dict | None = None  # of the checkpoint that was restored
         self.belongs: dict = {}  # facts about the run, for the cards to come
 
@@ -210,7 +210,7 @@ class Saving:
         state = processes.on_host(state)
         if self.checkpoints:
             self.checkpoints.save(step, state, self.belongs)
-        self.saved = step
+        self.latest = step
 
     def restore_last(
         self, fresh: Any, shardings: Any, accept: Callable[[dict], None]
@@ -221,9 +221,9 @@ class Saving:
             self.card, state = self.checkpoints.restore_last(state, accept) or (None, state)
         step = self.card["step"] if self.card else -1
         step, state = processes.arrays_of_lead((np.int32(step), state))
-        self.saved = int(step)
+        self.latest = int(step)
         # A copy of the host's memory: the state is donated to each step.
-        return max(self.saved, 0), jax.device_put(state, shardings, may_alias=False)
+        return max(self.latest, 0), jax.device_put(state, shardings, may_alias=False)
 
     def close(self) -> None:
         if self.checkpoints:

@@ -18,7 +18,7 @@ REMEDY = "free space or restore write permission; the same command resumes from 
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with `~` as the home folder; a user whom nobody knows stays as written."""
+    """The path with `~` as the home folder; `~NAME` of an unknown user is left as it is."""
     return Path(os.path.expanduser(path))
 
 

@@ -23,7 +23,7 @@ def say(text: str, *, error: bool = False) -> None:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with an escape for each letter that is none, but commands the terminal."""
+    """The text with escapes in place of characters that control the terminal."""
     return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 

@@ -93,7 +93,7 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
 
         def save() -> None:
             saving.save(step, state)
-            run.saved = max(saving.steps(), default=0)  # this one is still being saved
+            run.on_disk = max(saving.steps(), default=0)  # this one is still being saved
             run.status("running", errors.AGAIN, step=step)
 
         step_once = train_step(parts, transform, config, mesh)
@@ -116,10 +116,10 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
                 record.flush()  # a run resumed from this step needs every line up to it
                 save()
         record.flush()
-        if step != saving.saved:
+        if step != saving.latest:
             save()
         saving.settle()
-        run.saved = step
+        run.on_disk = step
         run.facts |= _speed(run)
         record.code = errors.DONE if step == config.steps else errors.AGAIN
     if step == config.steps:

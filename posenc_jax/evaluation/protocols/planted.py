@@ -20,6 +20,7 @@ from posenc_jax.evaluation.protocols._questions import OF_SETTINGS, SEPARATION
 from posenc_jax.evaluation.statistics import wilson
 from posenc_jax.evaluation.windows import Reading, Text, changed, plan_of
 from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.terminal import counted
 
 SENTENCE = " The key of {} is {}."
 NAMES = (
@@ -129,7 +130,7 @@ class Planted(Protocol):
             own = [_line(name, [c for c in here if label(c.facts) == name]) for name in names]
             ends = [own[0].x[0], own[0].x[-1]]
             own.append(Line("without order", ends, [1 / (older + 1)] * 2, GUESS))
-            lines[f"{older} older setting{'s' * (older > 1)}"] = own
+            lines[counted(older, "older setting")] = own
         if not lines:
             return None
         return Panels(
