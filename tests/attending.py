@@ -1,4 +1,4 @@
-"""Queries, keys and values, and attention over them: compiled, and in float64."""
+"""Encodings, queries, keys and values, and attention over them: compiled, and in float64."""
 
 import functools
 
@@ -7,13 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 from sizes import DIMS
 
-from posenc_jax.attention import attend, attention
-from posenc_jax.encoding import Tokens
+import posenc_jax
+from posenc_jax.attention import attend
 
 B, H, K = 2, DIMS.heads, DIMS.head_dim
+KEY = jax.random.key(0)
 
 # Eager attention compiles fifty programs; tests share those of this function.
 compiled = jax.jit(attend, static_argnames=("implementation", "window"))
+
+
+def build(name, dims=DIMS, key=KEY, **options):
+    return posenc_jax.build(name, dims, key, **options)
+
+
+def close(ours, theirs, atol=0.0, rtol=1e-7):
+    """Two trees are of one structure, and their numbers equal but for rounding."""
+    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=atol, rtol=rtol), ours, theirs)
 
 
 def qkv(queries, keys=None, groups=H, dtype=jnp.float32):
@@ -61,15 +71,6 @@ def mixed(scores, seen, v):
     weights = np.where(seen, np.exp(np.minimum(scores - largest, 0)), 0)
     weights /= np.maximum(weights.sum(-1, keepdims=True), 1)
     return np.einsum("bhqs,bshk->bqhk", weights, np.repeat(np.float64(v), H // v.shape[2], axis=2))
-
-
-@jax.jit
-def attend_to_ring(q, k, v, encoding):
-    """Attend from one query to nine keys in a ring; return the output and the order of the keys."""
-    order = jnp.array([18, 19, 20, 12, 13, 14, 15, 16, 17])
-    sides = Tokens(jnp.array([20]), order=jnp.array([20])), Tokens(order, order=order)
-    heads_major = [jnp.swapaxes(x, 1, 2) for x in (q, k, v)]
-    return jnp.swapaxes(attention(*heads_major, encoding.windowed(9), *sides), 1, 2), order
 
 
 @functools.partial(jax.jit, static_argnums=1)

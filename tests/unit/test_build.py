@@ -100,6 +100,8 @@ REFUSED = {
     ],
     "selective_rope": [
         ({"base": 1.0}, "base must be"),
+        ({"steps": "random", "gate": True}, "gate has no effect with steps='random'"),
+        ({"seed": 1}, "seed has no effect with steps='learned'"),
         ({"dims": Dims(3, 8, 32, 16)}, "width = 32 must be a multiple of heads = 3"),
     ],
     "ssmax": [

@@ -1,23 +1,22 @@
-"""Plain attention against float64, and the contract of its arguments."""
+"""Plain attention against float64, the contract of its arguments, and the largest logits alone."""
+
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, mixed, qkv, scores_of, turned
-from attending import compiled as attend
+from attending import B, H, K, build, compiled, content, documents, mixed, qkv, scores_of, turned
 from jaxprs import equations
-from sizes import DIMS, L
+from sizes import DIMS, VOCAB, L
 
 import posenc_jax
-from posenc_jax.attention.plain import spread
+from posenc_jax import extensions, schemes
+from posenc_jax.attention import attend
+from posenc_jax.attention.plain import kth_largest, spread
+from posenc_jax.evaluation import diagnostics
 
 pytestmark = pytest.mark.sampled
-
-
-def build(name, heads=H, head_dim=K, **options):
-    dims = posenc_jax.Dims(heads, head_dim, DIMS.width, L)
-    return posenc_jax.build(name, dims, key=jax.random.key(5), **options)
 
 
 def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, window=None):
@@ -49,7 +48,7 @@ IN_DOCUMENT = np.stack([np.r_[0:cut, 0 : L - cut] for cut in CUTS])
 def test_attention_matches_float64(name, groups, window, segments):
     encoding = build(name)
     q, k, v = qkv(L, L, groups)
-    out = attend(q, k, v, encoding, window=window, segments=segments)
+    out = compiled(q, k, v, encoding, window=window, segments=segments)
     places = np.arange(L) if segments is None else IN_DOCUMENT
     expected = by_hand(q, k, v, encoding, places, places, segments=segments, window=window)
     np.testing.assert_allclose(out, expected, atol=2e-6)
@@ -62,16 +61,16 @@ def test_query_positions_may_lie_between_key_positions(name, window):
     q, k, v = qkv(3, L)
     k_positions = jnp.sort(jax.random.choice(jax.random.key(1), 90, (L,), replace=False))
     q_positions = jnp.array([k_positions[2], k_positions[7] + 1, 95])
-    out = attend(q, k, v, encoding, q_positions=q_positions, k_positions=k_positions, window=window)
+    given = {"q_positions": q_positions, "k_positions": k_positions}
+    out = compiled(q, k, v, encoding, window=window, **given)
     expected = by_hand(q, k, v, encoding, q_positions, k_positions, window=window)
     np.testing.assert_allclose(out, expected, atol=3e-6)
 
 
 def test_a_query_before_every_key_sees_nothing():
     q, k, v = qkv(2, L)
-    out = attend(
-        q, k, v, build("nope"), q_positions=jnp.array([3, 50]), k_positions=20 + jnp.arange(L)
-    )
+    given = {"q_positions": jnp.array([3, 50]), "k_positions": 20 + jnp.arange(L)}
+    out = compiled(q, k, v, build("nope"), **given)
     np.testing.assert_array_equal(out[:, 0], 0)
     assert jnp.all(out[:, 1] != 0)
 
@@ -95,20 +94,20 @@ def test_packed_positions_may_be_given_by_row_or_once_for_all(name):
     row, both = jnp.asarray(IN_DOCUMENT[0]), jnp.tile(ROW[0], (B, 1))
     expected = by_hand(q, k, v, encoding, row, row, segments=both)
     for segments in (ROW[0], both):
-        out = attend(q, k, v, encoding, q_positions=row, k_positions=row + 0, segments=segments)
+        out = compiled(q, k, v, encoding, q_positions=row, k_positions=row + 0, segments=segments)
         np.testing.assert_allclose(out, expected, atol=2e-6)
-        default = attend(q, k, v, encoding, segments=segments)
+        default = compiled(q, k, v, encoding, segments=segments)
         np.testing.assert_allclose(default, expected, atol=2e-6)
-        last = attend(q[:, -12:], k, v, encoding, segments=segments)
+        last = compiled(q[:, -12:], k, v, encoding, segments=segments)
         np.testing.assert_allclose(last, expected[:, -12:], atol=2e-6)
     places = jnp.asarray(IN_DOCUMENT)
-    out = attend(q, k, v, encoding, q_positions=places, k_positions=places, segments=ROW)
+    out = compiled(q, k, v, encoding, q_positions=places, k_positions=places, segments=ROW)
     expected = by_hand(q, k, v, encoding, places, places, segments=ROW)
     np.testing.assert_allclose(out, expected, atol=2e-6)
     again = jnp.array([[3] * 4 + [5] * 4 + [3] * (L - 8)] * 2)
     once = jnp.array([[0] * 4 + [1] * 4 + [2] * (L - 8)] * 2)
     np.testing.assert_array_equal(
-        attend(q, k, v, encoding, segments=again), attend(q, k, v, encoding, segments=once)
+        compiled(q, k, v, encoding, segments=again), compiled(q, k, v, encoding, segments=once)
     )
 
 
@@ -121,7 +120,7 @@ def test_fixed_frequencies_have_exact_gradients(how):
     def loss(inv_freq, gain):
         moved = rope.replace(inv_freq=jnp.asarray(inv_freq), gain=jnp.asarray(gain))
         low = (jnp.asarray(x, jnp.float32) for x in (q, k, v))
-        return jnp.sum(jnp.sin(posenc_jax.attention.attend(*low, moved, implementation=how)))
+        return jnp.sum(jnp.sin(attend(*low, moved, implementation=how)))
 
     gradients = jax.jit(jax.grad(loss, (0, 1)))(rope.inv_freq, rope.gain)
 
@@ -150,7 +149,7 @@ def test_fixed_frequencies_have_exact_gradients(how):
 
 def test_bfloat16_products_accumulate_in_float32():
     q, k, v = qkv(L, dtype=jnp.bfloat16)
-    jaxpr = jax.make_jaxpr(lambda: posenc_jax.attention.attend(q, k, v, build("nope")))()
+    jaxpr = jax.make_jaxpr(lambda: attend(q, k, v, build("nope")))()
     products = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "dot_general"]
     assert [e.outvars[0].aval.dtype for e in products] == [jnp.float32, jnp.float32]
 
@@ -158,9 +157,9 @@ def test_bfloat16_products_accumulate_in_float32():
 def test_heads_may_have_their_own_rope_base():
     bases = [10.0, 100.0, 1e4, 1e6]
     q, k, v = qkv(L, groups=2)
-    out = attend(q, k, v, build("rope", base=bases))
+    out = compiled(q, k, v, build("rope", base=bases))
     for head, base in enumerate(bases):
-        alone = attend(q, k, v, build("rope", base=base))
+        alone = compiled(q, k, v, build("rope", base=base))
         np.testing.assert_allclose(out[:, :, head], alone[:, :, head], atol=1e-6)
 
 
@@ -168,6 +167,73 @@ def test_a_gain_per_head_scales_the_logits_of_that_head():
     q, k, v = qkv(L)
     gains = jnp.array([1.0, 1.2, 1.0, 0.5])
     rope = build("rope")
-    out = attend(q, k, v, rope.replace(gain=jnp.broadcast_to(gains[:, None], (H, K // 2))))
-    scaled = attend(q * (gains**2)[None, None, :, None], k, v, rope)
+    out = compiled(q, k, v, rope.replace(gain=jnp.broadcast_to(gains[:, None], (H, K // 2))))
+    scaled = compiled(q * (gains**2)[None, None, :, None], k, v, rope)
     np.testing.assert_allclose(out, scaled, atol=1e-6)
+
+
+# The extension `topk`: the keys of the highest logits, those of equal logits too
+
+
+def topk(encoding, k):
+    return posenc_jax.extend("topk", encoding, 1.0, k=k)
+
+
+def test_keys_of_equal_logits_are_kept():
+    q, k, v = qkv(L)
+    out = compiled(q, jnp.zeros_like(k), v, topk(build("nope"), 1))
+    np.testing.assert_allclose(out, compiled(q, jnp.zeros_like(k), v, build("nope")), atol=1e-6)
+
+
+def test_the_kth_largest_is_that_of_a_sort():
+    scores = np.random.default_rng(0).normal(0, 3, (5, 197)).astype(np.float32).round(1)
+    scores[:, :3] = -0.0, 0.0, np.finfo(np.float32).min
+    scores[0, 2:] = np.finfo(np.float32).min
+    for k in (1, 2, 3, 20, 197):
+        np.testing.assert_array_equal(
+            jax.jit(kth_largest, static_argnums=1)(scores, k), np.sort(scores)[:, -k]
+        )
+
+
+HARD = [("rope", "yarn"), ("rope", "self_extend:group=2"), ("rope", "dca"), ("nope", "logn")]
+HARD += [("rope", "streaming:window=6"), ("alibi", "window:size=6")]
+
+
+@pytest.mark.parametrize(
+    ("name", "extension"), [*((name, "none") for name in schemes.names()), *HARD]
+)
+def test_weights_are_the_largest_of_all(name, extension, make_model, make_tokens, drawn):
+    encoding = posenc_jax.extend(extension, drawn(build(name)).layer(0), 2.0)
+    if "topk" not in extensions.fitting(encoding):
+        assert name in ("retention", "stick_breaking")
+        with pytest.raises(ValueError, match="made for attention by a softmax and does not fit"):
+            topk(encoding, 4)
+        return
+    model, tokens = make_model(layers=1), np.random.default_rng(0).permutation(VOCAB)[None]
+    tokens = tokens[:, : encoding.reach].astype(np.int32)
+    (weights,) = diagnostics.attention_weights(model, encoding, tokens)
+    (own,) = diagnostics.attention_weights(model, topk(encoding, 4), tokens)
+    kept = np.sort(weights, axis=-1)[..., -4:-3] <= weights
+    expected = np.where(kept, weights, 0)
+    assert np.all((np.asarray(own) > 0).sum(-1) <= 4)
+    np.testing.assert_allclose(own, expected / expected.sum(-1, keepdims=True), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "extension"), [("ssmax", "none"), ("fox", "none"), ("rope", "dca"), ("fire", "none")]
+)
+@pytest.mark.parametrize("cut", [None, 17])
+def test_some_queries_at_a_time_give_the_same(name, extension, cut, monkeypatch):
+    encoding = topk(posenc_jax.extend(extension, build(name), 4.0), 3)
+    (q, k, v), x, segments = qkv(40, groups=2), content(2, 40, DIMS.width), documents(40, cut)
+    features = encoding.read(x, None, segments)
+
+    def out(q, **options):
+        return jax.jit(lambda q: attend(q, k, v, encoding, features=features, **options))(q)
+
+    whole, last = out(q, segments=segments), out(q[:, -9:])
+    monkeypatch.setattr(sys.modules["posenc_jax.attention.sharpest"], "SCORES", 7 * 2 * 4 * 40)
+    np.testing.assert_allclose(out(q, segments=segments), whole, atol=1e-6)
+    np.testing.assert_allclose(out(q[:, -9:]), last, atol=1e-6)
+    if cut is None:
+        np.testing.assert_allclose(last, whole[:, -9:], atol=1e-6)

@@ -22,9 +22,9 @@ B, H, K = 2, DIMS.heads, DIMS.head_dim
 SLOW = pytest.mark.slow
 
 
-def build(name, length):
+def build(name, length, **options):
     dims = posenc_jax.Dims(H, K, DIMS.width, max(length, 2))
-    encoding = posenc_jax.build(name, dims, key=jax.random.key(5)).layer(0)
+    encoding = posenc_jax.build(name, dims, key=jax.random.key(5), **options).layer(0)
     mask = jax.tree.leaves(trained_mask(encoding))
     leaves, tree = jax.tree.flatten(encoding)
     rng = np.random.default_rng(6)
@@ -76,9 +76,9 @@ def full(q, k, v, encoding, q_tokens, k_tokens, *, phase):
     return jnp.einsum("bhqs,bhsk->bhqk", weights, v)
 
 
-def setting(name, length, *, queries=None, groups=H, window=None, cut=None):
+def setting(name, length, *, queries=None, groups=H, window=None, cut=None, **options):
     """Return the inputs of both implementations; a second document begins at `cut`."""
-    queries, encoding = queries or length, build(name, length)
+    queries, encoding = queries or length, build(name, length, **options)
     positions = np.arange(length)
     documents = None, None
     if cut is not None:
@@ -103,7 +103,7 @@ def setting(name, length, *, queries=None, groups=H, window=None, cut=None):
     return encoding.windowed(window), given | {"phase": phase}, inputs(length, queries, groups)
 
 
-def check(name, length, **options):
+def check(name, length, limit=2e-5, **options):
     encoding, given, (q, k, v, cotangent) = setting(name, length, **options)
     features = given["q_tokens"].features, given["k_tokens"].features
 
@@ -127,7 +127,9 @@ def check(name, length, **options):
         (_, expected), exact = loss(full, lambda result: result)(*double)
         assert expected.dtype == jnp.float64
         exact, expected = jax.tree.map(np.asarray, (exact, expected))
-    np.testing.assert_allclose(out, expected, atol=2e-5)
+    np.testing.assert_allclose(out, expected, atol=limit)
+    (_, by_plain), _ = loss(plain, lambda result: result[0])(q, k, v, encoding, features)
+    np.testing.assert_allclose(by_plain, expected, atol=limit)
     # The exact gradient of a query that sees only itself is 0; rounding errors sum over queries,
     # most in T5's table, which is multiplied by sqrt(K).
     rounding = 6e-5 if name == "t5" else 3e-5
@@ -162,6 +164,17 @@ def test_blockwise_matches_full_attention(name, length):
             ("rope", 200, {"queries": 130, "groups": 1}, True),
             ("t5", 330, {"groups": 2}, True),  # two whole blocks at once, and one
             ("rope", 330, {"queries": 200, "window": 300}, True),
+            ("relative", 150, {"window": 70, "cut": 60, "groups": 2, "extent": 50}, False),
+            *(
+                ("dape", 200, {"inner": inner, "units": 5, "groups": 2, "limit": 5e-6}, False)
+                for inner in ("kerple_log", "rope")
+            ),
+            *(
+                ("fox", 150, {"inner": "rope", "gate": gate, "groups": 2, "limit": 1e-5}, True)
+                for gate in ("full", "bias_only", "fixed")
+            ),
+            ("ssmax", 100, {"inner": "alibi", "limit": 2e-6}, False),
+            ("ssmax", 100, {"inner": "alibi", "kind": "inkling", "a": 0.5, "limit": 2e-6}, False),
         ]
         for loop in (True, False)
     ],

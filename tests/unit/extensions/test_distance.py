@@ -177,20 +177,6 @@ def test_remapping_is_the_identity_within_its_window(name):
     np.testing.assert_allclose(compiled(q, k, v, extended), compiled(q, k, v, ROPE), atol=1e-6)
 
 
-def test_regions_share_one_sink():
-    """All regions share the sink of the layer."""
-    with_sink = posenc_jax.build("rope", DIMS, sink=True)
-    with_sink = with_sink.replace(logit=jnp.array([1.0, 0.0, -2.0, 3.0]))
-    extended = posenc_jax.extend("self_extend", with_sink, 4.0)
-    q, k, v = qkv(40, groups=2)
-    outs = [compiled(q, k, v, extended, implementation=how) for how in ("plain", "blockwise")]
-    np.testing.assert_allclose(outs[1], outs[0], atol=1e-6)
-    alone = compiled(q, k, v, posenc_jax.extend("self_extend", ROPE, 4.0))
-    ratio = outs[0] / alone  # the share of the weight on the keys
-    np.testing.assert_allclose(ratio, jnp.repeat(ratio[..., :1], K, axis=-1), rtol=1e-3)
-    assert jnp.all(ratio[:, -1, 3] < ratio[:, -1, 2])
-
-
 @pytest.mark.parametrize("name", ["leaky_rerope", "self_extend", "dca"])
 def test_one_program_serves_every_scale(name):
     program = jax.jit(lambda encoding: attend(*qkv(40, groups=2), encoding))

@@ -16,6 +16,7 @@ from posenc_jax.attention import attend
 KEY = jax.random.key(0)
 ROPE = posenc_jax.build("rope", DIMS)
 MADE_FOR_ROTATIONS = "made for rope or DistanceBias without a window"
+MADE_FOR_KEYS = "made for layers that hold keys"
 ALREADY = [  # two extensions of one kind
     ("rerope", "dca", "distance"),
     ("streaming", "self_extend", "distance"),
@@ -31,9 +32,8 @@ ENCODINGS = {
     "hybrid": ("hybrid", {}),
     "hybrid of chunks": ("hybrid", {"chunked": True}),
     "hybrid of windows": ("hybrid", {"pattern": "local"}),
-    "nope": ("nope", {}),
-    "relative": ("relative", {}),
-    "selective_rope": ("selective_rope", {}),
+    "hybrid of states": ("hybrid", {"pattern": "decay"}),
+    **{name: (name, {}) for name in ("nope", "relative", "selective_rope", "retention")},
 }
 REFUSED = {
     "rope": [
@@ -103,12 +103,17 @@ REFUSED = {
     ],
     "hybrid of chunks": [("streaming", MADE_FOR_ROTATIONS), ("lm_infinite", MADE_FOR_ROTATIONS)],
     "hybrid of windows": [("yarn:layers=global", "unknown kind of layers: 'global'")],
+    "hybrid of states": [("window:size=4", MADE_FOR_KEYS)],
     "nope": [
         ("dca", "'dca' is made for rope and does not fit"),
         ("streaming", f"'streaming' is {MADE_FOR_ROTATIONS} of its own and does not fit"),
     ],
     "relative": [("streaming", "made for rope or DistanceBias .* not fit encoding 'relative'")],
     "selective_rope": [("yarn", "made for rope and does not fit encoding 'selective_rope'")],
+    "retention": [
+        ("window:size=4", f"'window' is {MADE_FOR_KEYS} and does not fit encoding 'retention'"),
+        ("self_extend:group=2", "does not fit encoding 'retention'"),  # it has no regions
+    ],
 }
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import H, K, mixed, qkv, scores_of
+from attending import H, K, mixed, qkv, scores_of, visible
 from sizes import DIMS, VOCAB, L
 
 import models
@@ -39,15 +39,11 @@ def test_a_window_of_zero_lets_local_layers_see_the_whole_row():
 
 
 def expected(q, k, v, places, documents, chunk, window=None):
-    """Attention without positions, with the mask computed token by token."""
-    batch, length = documents.shape
-    seen = np.zeros((batch, length, length), bool)
-    for b in range(batch):
-        for i in range(length):
-            for j in range(i + 1):
-                same_chunk = places[b, i] // chunk == places[b, j] // chunk
-                near = window is None or i - j < window
-                seen[b, i, j] = same_chunk and near and documents[b, i] == documents[b, j]
+    """Attention without positions in float64."""
+    pairs = [(x[:, :, None], x[:, None]) for x in (places // chunk, documents)]
+    seen = visible(*[documents.shape[1]] * 2, window)
+    for of_query, of_key in pairs:
+        seen = seen & (of_query == of_key)
     return mixed(scores_of(q, k), seen[:, None], v)
 
 
@@ -178,8 +174,6 @@ def test_extensions_act_on_the_full_layers_between_decay_layers():
     assert changed("yarn", "gain")[0] is None and changed("yarn", "gain")[1] > 1
     with pytest.raises(ValueError, match="'window' changes nothing .* layers='decay'"):
         posenc_jax.extend("window:size=4:layers=decay", hybrid, 1.0)
-    with pytest.raises(ValueError, match="'window' is made for layers that hold keys"):
-        posenc_jax.extend("window:size=4", build(pattern="decay"), 1.0)
 
 
 @pytest.mark.slow

@@ -4,13 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import H, K, attend_to_ring, content, qkv
+from attending import H, K, build, content, qkv
 from jaxprs import equations
 from sizes import DIMS, L
 
-import posenc_jax
-from posenc_jax.attention import attend, phase_between, rotate
-from posenc_jax.encoding import Dims, DistanceBias, combine, partition, trained_mask
+from posenc_jax.attention import attend, attention, phase_between, rotate
+from posenc_jax.encoding import Dims, DistanceBias, Tokens, combine, partition, trained_mask
 from posenc_jax.layers import overrides, stack
 from posenc_jax.positions import tokens_of_row
 
@@ -134,8 +133,7 @@ def test_positions_stay_float32_in_a_bfloat16_model(encoding, make_model, make_t
         name = equation.primitive.name
         if name in watched:
             seen.add(name)
-            for out in equation.outvars:
-                assert out.aval.dtype != jnp.bfloat16, equation
+            assert all(out.aval.dtype != jnp.bfloat16 for out in equation.outvars), equation
     assert "exp" in seen  # the softmax, at least
     assert jaxpr.out_avals[0].dtype == jnp.float32
     for hook in (encoding.bias(jnp.arange(L), jnp.arange(L)), encoding.phase(jnp.arange(L))):
@@ -145,7 +143,7 @@ def test_positions_stay_float32_in_a_bfloat16_model(encoding, make_model, make_t
 def test_encodings_by_content_count_in_float32_in_bfloat16():
     summed = {"exp", "log1p", "logistic", "cumsum", "cumlogsumexp", "reduce_window_sum"}
     for name in ("cope", "fox", "selective_rope", "stick_breaking"):
-        encoding = posenc_jax.build(name, DIMS, jax.random.key(3))
+        encoding = build(name)
         low = [x.astype(jnp.bfloat16) for x in (*qkv(40), content(2, 40, DIMS.width))]
 
         def run(q, k, v, x, encoding=encoding):
@@ -163,16 +161,17 @@ def test_encodings_by_content_count_in_float32_in_bfloat16():
 
 def test_keys_of_a_ring_are_sorted():
     """A cache with a window holds its keys from any place on."""
+    order = jnp.array([18, 19, 20, 12, 13, 14, 15, 16, 17])
+    sides = Tokens(jnp.array([20]), order=jnp.array([20])), Tokens(order, order=order)
+    q, k, v = (x.swapaxes(1, 2) for x in qkv(1, 9))
     for name in ("cope", "stick_breaking"):
-        encoding = posenc_jax.build(name, DIMS)
         encoding = jax.tree.map(
-            lambda leaf: leaf + jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), encoding
-        )
-        q, k, v = qkv(1, 9)
-        out, order = attend_to_ring(q, k, v, encoding)
+            lambda leaf: leaf + jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), build(name)
+        ).windowed(9)
+        out = jax.jit(lambda *x: attention(*x, encoding, *sides))(q, k, v)  # noqa: B023
         rows = np.argsort(order)
-        expected = attend(q, k[:, rows], v[:, rows], encoding)
-        np.testing.assert_allclose(out, expected, atol=2e-6)
+        expected = attend(*(x.swapaxes(1, 2) for x in (q, k[:, :, rows], v[:, :, rows])), encoding)
+        np.testing.assert_allclose(out.swapaxes(1, 2), expected, atol=2e-6)
 
 
 def test_leaves_are_strongly_typed_float32(encoding):
@@ -237,14 +236,12 @@ BY_LAYER = [  # and the fields that are stacked
 ]
 
 
-def built_for_two_layers(name, options):
-    dims = Dims(H, K, DIMS.width, L, layers=2)
-    return posenc_jax.build(name, dims, jax.random.key(0), **options)
+TWO = Dims(H, K, DIMS.width, L, layers=2)
 
 
 def test_each_layer_has_its_own_arrays():
     for name, options, shapes in BY_LAYER:
-        encoding = built_for_two_layers(name, options)
+        encoding = build(name, TWO, **options)
         assert encoding.depth == 2
         for field, shape in shapes.items():
             array = getattr(encoding, field)
@@ -258,7 +255,7 @@ def test_each_layer_has_its_own_arrays():
 def test_a_model_reads_the_arrays_of_each_layer(
     name, options, shapes, make_model, make_tokens, forward, drawn
 ):
-    encoding, tokens = drawn(built_for_two_layers(name, options)), make_tokens(L)
+    encoding, tokens = drawn(build(name, TWO, **options)), make_tokens(L)
     scanned, written = (forward(make_model(scan=scan), tokens, encoding) for scan in (True, False))
     np.testing.assert_allclose(scanned, written, atol=1e-5)
     swapped = encoding.replace(**{field: getattr(encoding, field)[::-1] for field in shapes})
