@@ -1,16 +1,25 @@
 """A model with a cache computes what the full pass computes, whatever the split of a row."""
 
+import dataclasses
 import itertools
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import KEY, build
+from configured import problems_of
+from running import ROOT, committed
 from sizes import DIMS, L, with_options
 
 import models
 import posenc_jax
+from configs import mla
 from posenc_jax import extensions, schemes
+from posenc_jax.config import building, load
+from posenc_jax.layers import holds_state
+from posenc_jax.runs.parameters import by_path
 
 SIZE = 2 * L + 9
 CUTS = (0, 13, 26, 27, 28, SIZE)  # pieces of one size, so of few programs, and single tokens
@@ -24,7 +33,7 @@ def step(model, tokens, encoding, cache, counts=None):
 def extended():
     """Every extension around every encoding that it fits, and windows that wrap around a ring."""
     for name in schemes.names():
-        encoding = posenc_jax.build(name, DIMS, key=jax.random.key(3))
+        encoding = build(name)
         for extension in extensions.fitting(encoding):
             text = with_options(extension, name)
             quick = (name, text) == ("rope", "self_extend")
@@ -46,14 +55,19 @@ def read_by_pieces(model, encoding, tokens, cuts=CUTS, **options):
     return jnp.concatenate(logits, axis=1), cache
 
 
+def check(forward, model, encoding, tokens, limit=2e-5, cuts=CUTS):
+    expected = forward(model, tokens, encoding)
+    for rotated in {False, models.rotates_once(model.config, encoding)}:
+        logits, _ = read_by_pieces(model, encoding, tokens, cuts, rotated=rotated)
+        np.testing.assert_allclose(logits, expected, rtol=limit, atol=limit)
+
+
 @pytest.mark.sampled
 def test_a_row_by_pieces_equals_the_full_pass(forward, encoding, drawn, make_model, make_tokens):
     model, encoding = make_model(), drawn(encoding)
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
-    logits, _ = read_by_pieces(model, encoding, tokens)
     # Steps between neighbours of CoPE's random table magnify the rounding of its sums.
-    limit = 3e-4 if encoding.name == "cope" else 2e-5
-    np.testing.assert_allclose(logits, forward(model, tokens, encoding), rtol=limit, atol=limit)
+    check(forward, model, encoding, tokens, 3e-4 if encoding.name == "cope" else 2e-5)
 
 
 @pytest.mark.parametrize(
@@ -72,28 +86,20 @@ def test_options_of_models_by_pieces_equal_the_full_pass(forward, make_model, ma
         lambda leaf: leaf + np.float32(0.1 * np.cos(np.arange(leaf.size))).reshape(leaf.shape),
         model,
     )
-    tokens, encoding = make_tokens(SIZE, batch=2), posenc_jax.build("rope", DIMS)
-    logits, _ = read_by_pieces(model, encoding, tokens)
-    np.testing.assert_allclose(logits, forward(model, tokens, encoding), rtol=2e-5, atol=2e-5)
+    check(forward, model, build("rope"), make_tokens(SIZE, batch=2))
 
 
 @pytest.mark.parametrize(("name", "extension"), list(extended()))
 def test_extensions_by_pieces_equal_the_full_pass(
     forward, name, extension, drawn, make_model, make_tokens
 ):
-    encoding = posenc_jax.build(name, DIMS, key=jax.random.key(3))
+    encoding = build(name)
     if name != "selective_rope":  # drawn, its angles magnify rounding; as built, none is neutral
         encoding = drawn(encoding)
     narrow = "window" in extension or "streaming" in extension
     model = make_model(layers=2 if narrow else encoding.period, kv_heads=2)
     encoding = posenc_jax.extend(extension, encoding, 2.5)
-    tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
-    expected = forward(model, tokens, encoding)
-    logits, _ = read_by_pieces(model, encoding, tokens)
-    np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-5)
-    if models.rotates_once(model.config, encoding):
-        logits, _ = read_by_pieces(model, encoding, tokens, rotated=True)
-        np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-5)
+    check(forward, model, encoding, make_tokens(min(encoding.reach or SIZE, SIZE), batch=2))
 
 
 @pytest.mark.sampled
@@ -114,8 +120,8 @@ def test_rows_of_unequal_lengths_equal_their_own_passes(forward, encoding, make_
 
 def test_a_window_holds_no_more_keys_than_it_sees(make_model):
     config = make_model().config
-    rope = posenc_jax.build("rope", DIMS)
-    hybrid = posenc_jax.build("hybrid", DIMS, pattern="local,global", window=5)
+    rope = build("rope")
+    hybrid = build("hybrid", pattern="local,global", window=5)
     streaming = posenc_jax.extend("streaming:first=2:window=9", rope, 1.0)
 
     def slots(encoding, size=1000):
@@ -133,7 +139,7 @@ def test_a_window_holds_no_more_keys_than_it_sees(make_model):
 )
 def test_an_extension_may_change_between_steps(name, rotated, forward, make_model, make_tokens):
     """Held keys are those of no scale: the last step equals a full pass of its own encoding."""
-    model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
+    model, rope = make_model(layers=1), build("rope")
     tokens = make_tokens(SIZE)
     before, yarn = (posenc_jax.extend(name, rope, scale) for scale in (1.0, 4.0))
     cache = models.init_cache(model.config, rope, 1, SIZE, rotated=rotated)
@@ -146,7 +152,7 @@ def test_an_extension_may_change_between_steps(name, rotated, forward, make_mode
 
 def test_stale_keys_keep_the_angle_of_their_step(forward, make_model, make_tokens):
     """Against dense attention in float64, whose keys have the frequencies of their own steps."""
-    model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
+    model, rope = make_model(layers=1), build("rope")
     tokens, yarn = make_tokens(SIZE), posenc_jax.extend("yarn", rope, 4.0)
     cache = models.init_cache(model.config, rope, 1, SIZE, rotated=True)
     _, cache = step(model, tokens[:, :-1], rope, cache)
@@ -182,7 +188,7 @@ def test_a_dynamic_extension_leaves_the_first_l_tokens(
 ):
     """Every step has its own encoding, which is the plain one until more than L are read."""
     model, tokens = make_model(layers=1), make_tokens(2 * L)
-    rope = posenc_jax.build("rope", DIMS)
+    rope = build("rope")
     cache = models.init_cache(model.config, rope, 1, 2 * L, rotated=rotated)
     steps = []
     for place in range(2 * L):
@@ -194,7 +200,7 @@ def test_a_dynamic_extension_leaves_the_first_l_tokens(
 
 
 def test_bfloat16_stays_within_its_rounding(forward, make_model, make_tokens):
-    rope, tokens = posenc_jax.build("rope", DIMS), make_tokens(SIZE, batch=2)
+    rope, tokens = build("rope"), make_tokens(SIZE, batch=2)
     model = make_model(layers=1, dtype="bfloat16")
     logits, cache = read_by_pieces(model, rope, tokens)
     assert cache.layers[0].k.dtype == jnp.bfloat16
@@ -205,7 +211,7 @@ def test_bfloat16_stays_within_its_rounding(forward, make_model, make_tokens):
 
 @pytest.mark.slow
 def test_losses_of_pieces_are_those_of_the_row(make_model, make_tokens):
-    model, rope, row = make_model(), posenc_jax.build("rope", DIMS), make_tokens(SIZE)
+    model, rope, row = make_model(), build("rope"), make_tokens(SIZE)
     cache = models.init_cache(model.config, rope, 1, SIZE)
     nats = []
     for first, last in ((0, 20), (20, SIZE - 1)):
@@ -214,3 +220,104 @@ def test_losses_of_pieces_are_those_of_the_row(make_model, make_tokens):
         nats.append(part)
     expected, _ = model.losses(row[:, :-1], row[:, 1:], rope)
     np.testing.assert_allclose(jnp.concatenate(nats, 1), expected, rtol=1e-5, atol=1e-5)
+
+
+# Attention to a latent (MLA)
+
+
+LATENT = {"latent_dim": 12, "rotary_dim": 4, "value_dim": 6}
+LATENT_DIMS = dataclasses.replace(DIMS, rotary_dim=4)
+# The second piece of 17 expands the held keys; single tokens attend to the latents.
+LATENT_CUTS = (0, 17, 34, 35, 36)
+LATENT_CASES = [("rope", "yarn:2+window:size=15")]
+LATENT_CASES += [
+    pytest.param(name, extension, marks=pytest.mark.slow)
+    for name, extensions_of in {
+        "rope": "yarn:2 dca:2 self_extend:2 streaming:first=2:window=9 longrope:2:lambdas=1.5/1.5",
+        "alibi": "window:size=1",
+        "ssmax": "yarn:2",
+        "learned": "interpolate:3",
+        **dict.fromkeys(("xpos", "t5", "fox", "nope"), "none"),
+    }.items()
+    for extension in extensions_of.split()
+]
+
+
+@pytest.fixture
+def latent_model(make_model):
+    return make_model(layers=1, **LATENT)
+
+
+@pytest.mark.parametrize(("name", "extension"), LATENT_CASES)
+def test_a_latent_by_pieces_equals_the_full_pass(
+    name, extension, latent_model, make_tokens, forward
+):
+    encoding = posenc_jax.extend(extension, build(name, LATENT_DIMS), 1.0)
+    check(forward, latent_model, encoding, make_tokens(36, batch=2), cuts=LATENT_CUTS)
+
+
+def test_a_gradient_reaches_every_parameter_of_a_latent(latent_model, make_tokens):
+    tokens, encoding = make_tokens(L, batch=2), build("rope", LATENT_DIMS)
+
+    def loss(model):
+        return model.losses(tokens[:, :-1], tokens[:, 1:], encoding)[0].mean()
+
+    gradient = by_path(jax.jit(jax.grad(loss))(latent_model))
+    assert {"blocks.attention.up.kernel", "blocks.attention.latent_norm.scale"} <= {*gradient}
+    assert all(np.abs(leaf).max() > 1e-6 for leaf in gradient.values())
+
+
+def test_the_cache_holds_the_latent_and_the_shared_entries_alone(latent_model):
+    cache = models.init_cache(latent_model.config, build("rope", LATENT_DIMS), 3, 100)
+    entries = sum(leaf.size for leaf in jax.tree.leaves(cache.layers))
+    assert entries == 3 * 100 * (LATENT["latent_dim"] + LATENT["rotary_dim"])
+
+
+def test_the_recipe_rotates_the_shared_entries_alone():
+    config = mla.get_config()
+    encoding = building.plain(load(config), KEY)
+    assert encoding.inv_freq.shape == (config.model.rotary_dim // 2,)
+    config.model.rotary_dim = 15
+    assert "even number from 2 to rotary_dim = 15" in problems_of(config)[0]
+
+
+# The table of docs/decoding.md
+
+
+CONFIG = models.Config(width=DIMS.width, heads=DIMS.heads, layers=4)
+
+
+def row(name, encoding, needs_length=False):
+    size = min(40, encoding.reach or 40)
+    try:
+        models.init_cache(CONFIG, encoding, 1, size)
+        cache = "needs the final length" if needs_length else "exact"
+    except ValueError:
+        return f"| {name} | no: its positions need the final length |  |  |"
+    layers = [encoding.layer(index) for index in range(CONFIG.layers)]
+    seen = [layer.visible_keys() for layer in layers if not holds_state(layer)]
+    kinds = {"all" if last is None else "W + n" if first else "W" for first, last in seen}
+    kinds |= {"a state" for layer in layers if holds_state(layer)}
+    once = "yes" if models.rotates_once(CONFIG, encoding) else ""
+    return f"| {name} | {cache} | {once} | {' or '.join(sorted(kinds))} |"
+
+
+def rows():
+    for name in schemes.names():
+        yield row(f"`{name}`", build(name))
+    yield row("`randomized` with `evenly`", build("randomized", evenly=True))
+    for name, record in extensions.records().items():
+        scheme = "rope" if record.fits(build("rope")) else "learned"
+        extended = posenc_jax.extend(with_options(name), build(scheme), 2.0)
+        yield row(f"`{name}`", extended, record.scale == "read")
+
+
+@pytest.mark.filterwarnings("ignore:YaRN's ramp collapses")
+def test_the_page_has_a_true_row_for_every_exception():
+    head = "| encoding or extension | cache | accepts `rotated=True` | held per layer |\n"
+    _, *table = (ROOT / "docs" / "decoding.md").read_text().partition(head)[2].splitlines()
+    names = committed(schemes.names(), "posenc_jax", "schemes")
+    names += committed(extensions.records(), "posenc_jax", "extensions")
+    static = re.compile("`(dynamic_|stepped_)?([^`]+)`")
+    checked = [line for line in rows() if static.search(line)[2] in names]
+    assert table == [line for line in checked if not line.endswith(" | exact | yes | all |")]
