@@ -1,4 +1,4 @@
-"""From text to batches: reading, tokenizing, splitting and reproducibility."""
+"""From text to batches: reading, tokenizing, splitting, reproducibility and large seeds."""
 
 import gzip
 import hashlib
@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from prepared_texts import letters, texts_of
@@ -16,7 +17,11 @@ from prepared_texts import letters, texts_of
 from posenc_jax.data import corpora, hashes, sources, tasks
 from posenc_jax.data import prepare as preparing
 from posenc_jax.data.batches import Batches
+from posenc_jax.runs import parameters
 from posenc_jax.runtime.errors import DataError, Stop
+
+FAR = 2**32  # jax.random.key distinguishes this many values
+SEEDS = (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1)
 
 
 def test_documents_stay_whole_and_are_split_by_hash(prepare, texts):
@@ -212,9 +217,33 @@ class TestBatches:
         with pytest.raises(DataError, match="20 tokens: too few for one row of 16"):
             self.make(tokens=20)
 
+    @pytest.mark.sampled
+    def test_large_seeds_give_different_row_orders(self):
+        rows = {
+            self.make(documents=1, batch_size=8, seed=s).batch(0).inputs.tobytes() for s in SEEDS
+        }
+        assert len(rows) == 4
+
     def test_held_out_rows_cover_the_split(self):
         rows = self.make().held_out(5)
         assert rows.inputs[0, 0] == 0 and rows.inputs[-1, 0] > 900 and len(rows.inputs) == 5
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", [0, 1, 2**31, FAR - 1])
+def test_seeds_below_2_to_32_keep_their_key(seed):
+    key = jax.random.key_data(parameters.key_of(seed))
+    np.testing.assert_array_equal(key, jax.random.key_data(jax.random.key(seed)))
+    assert parameters.key_of(seed) != parameters.key_of(seed + FAR)
+
+
+@pytest.mark.sampled
+def test_large_seeds_give_different_synthetic_documents():
+    task = tasks.make("copy", 0, document_length=100)
+    texts = [[drawn.text.tobytes() for drawn in task.draw("any", 4, seed)] for seed in SEEDS]
+    assert len(set(sum(texts, []))) == 16
+    digest = hashlib.sha256(b"".join(texts[0])).hexdigest()
+    assert digest.startswith("46179018fc2118ad")  # unchanged since before larger seeds
 
 
 @pytest.mark.parametrize("name", ["copy", "induction"])

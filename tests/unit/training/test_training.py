@@ -1,4 +1,4 @@
-"""Steps and schedules in process; programs/test_train.py runs the program."""
+"""Steps, schedules and rates in process; programs/test_train.py runs the program."""
 
 import functools
 import json
@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from attending import close
+from configured import problems_of
 from sizes import rows
 
 import models
@@ -21,7 +23,7 @@ from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.training import train_step
 from posenc_jax.training.console import Recorder, Report
-from posenc_jax.training.optimizer import decays, make, schedule
+from posenc_jax.training.optimizer import bias_travel, decays, make, schedule, travel
 
 pytestmark = pytest.mark.sampled
 
@@ -150,11 +152,9 @@ def test_muon_orthogonalises_the_matrices_of_each_layer_and_leaves_the_rest_to_a
 
 
 def test_accumulated_pieces_equal_the_whole_batch(config):
-    whole, losses, _ = run(config())
-    accumulated, accumulated_losses, _ = run(config(accumulate=4))
-    np.testing.assert_allclose(losses, accumulated_losses, rtol=1e-5)
-    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(accumulated), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-4)
+    (whole, losses, _), (accumulated, same, _) = run(config()), run(config(accumulate=4))
+    np.testing.assert_allclose(losses, same, rtol=1e-5)
+    close(whole, accumulated, atol=2e-4)
 
 
 @pytest.mark.slow
@@ -215,9 +215,7 @@ def test_array_names_are_independent_of_flax_wrappers(config):
     assert "blocks.attention.q.kernel" in params["model"]
     assert list(params["encoding"]) == ["table"]
     same = parts.replace(params)
-    leaves = lambda p: jax.tree.leaves((p.model, p.encoding))  # noqa: E731
-    for a, b in zip(*map(leaves, (same, parts)), strict=True):
-        np.testing.assert_array_equal(a, b)
+    close(*((each.model, each.encoding) for each in (same, parts)), rtol=0)
     with pytest.raises(ValueError, match="no such arrays: \\['tabel'\\]"):
         parameters.with_leaves(parts.encoding, {"tabel": 0})
 
@@ -228,3 +226,84 @@ def test_a_prefix_is_a_token_of_the_vocabulary():
     with pytest.raises(ConfigError, match="data.prefix = 256 is not a token of the vocabulary"):
         parameters.with_vocab(load(config), 256)
     assert parameters.with_vocab(load(config), 257).model.vocab == 257
+
+
+# A trained encoding has its own learning rate, sufficient travel and no weight decay
+
+
+def parts_of(name, sink=False, **fields):
+    config = base.get_config()
+    trained = {"frequencies": "trained"} if name == "rope" else {}  # none by default
+    config.encoding = {"name": name, "sink": sink} | trained
+    config.update(fields)
+    config.model.update(width=16, heads=2, layers=1, vocab=11)
+    run = load(config)
+    return run, parameters.make(run)
+
+
+def moved(name, rate, *, decay=0.1, steps=3):
+    """Return the change of each encoding array and of a kernel after a few equal steps."""
+    config, parts = parts_of(name, encoding_rate=rate, weight_decay=decay, warmup_steps=1)
+    adam, params = make(config), parts.params()
+    state, start = adam.init(params), params
+
+    @jax.jit
+    def step(params, state):
+        updates, state = adam.update(jax.tree.map(jnp.ones_like, params), state, params)
+        return jax.tree.map(jnp.add, params, updates), state
+
+    for _ in range(steps):
+        params, state = step(params, state)
+    kernel = "blocks.attention.q.kernel"
+    return (
+        {n: params["encoding"][n] - start["encoding"][n] for n in params["encoding"]},
+        params["model"][kernel] - start["model"][kernel],
+    )
+
+
+WITH_TRAINED = [
+    pytest.param(name, marks=[] if name in ("t5", "fire", "rope") else pytest.mark.slow)
+    for name in ("t5", "fire", "rope", "kerple_log", "kerple_power", "learned")
+]
+
+
+@pytest.mark.parametrize("name", WITH_TRAINED)
+def test_encoding_rate_scales_steps_of_the_encoding_only(name):
+    once, kernel = moved(name, 1.0)
+    often, same_kernel = moved(name, 8.0)
+    np.testing.assert_array_equal(kernel, same_kernel)
+    assert once
+    close(often, {array: 8 * change for array, change in once.items()}, rtol=2e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WITH_TRAINED)
+def test_encodings_have_no_weight_decay(name):
+    without, decayed = (moved(name, 4.0, decay=decay)[0] for decay in (0.0, 0.9))
+    close(without, decayed, rtol=0)
+
+
+@pytest.mark.slow
+def test_reach_is_the_largest_logit_change_by_adam():
+    """Adam moves an entry of T5 by the rate in each step, and the bias by sqrt(K) times that."""
+    config, parts = parts_of("t5", encoding_rate=3.0, steps=50, warmup_steps=5, learning_rate=0.01)
+    rates = sum(float(schedule(config)(step)) for step in range(50))
+    assert travel(config) == pytest.approx(3 * rates, rel=1e-5)
+    expected = 3 * rates * np.sqrt(8)
+    assert bias_travel(config, parts.encoding) == pytest.approx(expected, rel=1e-5)
+    for name in ("rope", "learned"):
+        config, parts = parts_of(name)
+        assert bias_travel(config, parts.encoding) is None
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi", "nope", "randomized"])
+def test_an_encoding_rate_without_trained_arrays_is_refused(name):
+    config = base.get_config()
+    config.encoding = {"name": name} | ({"inner": "rope"} if name == "randomized" else {})
+    config.encoding_rate = 4.0
+    (problem,) = problems_of(config)
+    assert "encoding_rate = 4.0 has no effect: encoding" in problem
+
+
+def test_a_trained_array_outside_the_bias_does_not_move_it():
+    config, parts = parts_of("alibi", sink=True)
+    assert bias_travel(config, parts.encoding) is None
