@@ -4,13 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, call
+from attending import KEY, B, H, K, build, call, qkv
 from sizes import DIMS
 
 import posenc_jax
 from posenc_jax.attention import attend, blockwise, merge, plain
+from posenc_jax.attention.plain import curve_of
 from posenc_jax.encoding import Encoding, Tokens
 from posenc_jax.layers import Wrapper, bearer, overrides
+from posenc_jax.positions import tokens_of_row
 
 pytestmark = pytest.mark.sampled
 
@@ -19,24 +21,8 @@ WAYS = [plain, blockwise]
 ROW = Tokens(position=jnp.arange(T), contiguous=True)
 
 
-def build(name, **options):
-    return posenc_jax.build(name, DIMS, key=jax.random.key(5), **options)
-
-
-def qkv(length=T, heads=H, seed=0):
-    rng = np.random.default_rng(seed)
-    shapes = (B, H, length, K), (B, heads, length, K), (B, heads, length, K)
-    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
-
-
-def close(ours, theirs, tolerance=2e-5):
-    for actual, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        limit = tolerance * max(1, np.abs(expected).max())
-        np.testing.assert_allclose(actual, expected, atol=limit)
-
-
-def gradients(loss, *arguments):
-    return jax.jit(jax.value_and_grad(loss, tuple(range(len(arguments)))))(*arguments)
+def heads_major(length=T):
+    return [x.swapaxes(1, 2) for x in qkv(length)]
 
 
 # Attentions over disjoint keys
@@ -44,7 +30,7 @@ def gradients(loss, *arguments):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_log_sums_merge_attention_over_disjoint_keys(way):
-    q, k, v = qkv()
+    q, k, v = heads_major()
     encoding, cut = build("alibi"), 40
     tokens = Tokens(position=jnp.arange(T), order=jnp.arange(T))
 
@@ -63,19 +49,19 @@ def test_log_sums_merge_attention_over_disjoint_keys(way):
         out, logsum = merge(parts)
         return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(logsum)), out
 
-    expected, found = (
+    found, expected = (
         jax.jit(jax.value_and_grad(f, (0, 1, 2, 3), has_aux=True))(q, k, v, encoding)
-        for f in (whole, merged)
+        for f in (merged, whole)
     )
-    close(found, expected)
+    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5 * max(1, np.abs(other).max()))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_empty_region_has_zero_weight_and_finite_gradients(way):
-    q, k, v = qkv(20)
+    q, k, v = heads_major(20)
     tokens = Tokens(position=jnp.arange(20), order=jnp.arange(20))
     later = tokens.replace(order=100 + jnp.arange(20))  # no query sees these keys
-
     nope = build("nope")
 
     def loss(q, k, v, other):
@@ -130,10 +116,7 @@ def test_unused_hooks_cost_nothing(name, way):
     """A wrapper without overrides compiles to the program of its inner encoding."""
     shapes = [jax.ShapeDtypeStruct((B, H, T, K), jnp.float32)] * 3
     inner = build(name)
-    features = None
-    if overrides(inner, "read"):
-        features = call(inner, "read", jnp.ones((B, T, DIMS.width)))
-    row = ROW.replace(features=features)
+    row = ROW.replace(features=call(inner, "read", jnp.ones((B, T, DIMS.width))))
 
     def program(encoding):
         def loss(q, k, v):
@@ -165,29 +148,20 @@ def test_a_scheme_may_define_its_own_attention():
         def attend(self, q, k, v, q_tokens, k_tokens):
             return jnp.zeros_like(q) + self.window
 
-    q, k, v = (x.swapaxes(1, 2) for x in qkv(3))
     mean = Mean(dims=DIMS, window=7)
     wrapped = Wrapper(dims=DIMS, inner=mean)
     for encoding, window, used in ((mean, None, 7), (mean, 3, 3), (wrapped, 3, 3)):
-        assert np.all(np.asarray(attend(q, k, v, encoding, window=window)) == used)
+        assert np.all(attend(*qkv(3), encoding, window=window) == used)
 
 
 def test_random_positions_have_no_curve():
-    from posenc_jax.attention.plain import curve_of
-    from posenc_jax.positions import tokens_of_row
-
-    even, random = (
-        build("randomized", inner="alibi", evenly=True),
-        build("randomized", inner="alibi"),
-    )
-    for encoding, key, has_curve in ((random, None, True), (random, 3, False), (even, None, False)):
-        key = key if key is None else jax.random.key(key)
-        row = tokens_of_row(encoding, B, 8, key)
-        assert row.contiguous == has_curve == (curve_of(encoding, row, row) is not None)
+    even, random = (build("randomized", inner="alibi", evenly=evenly) for evenly in (True, False))
+    for each, key, has_curve in ((random, None, True), (random, KEY, False), (even, None, False)):
+        row = tokens_of_row(each, B, 8, key)
+        assert row.contiguous == has_curve == (curve_of(each, row, row) is not None)
 
 
 def test_missing_or_unused_features_are_refused():
-    q, k, v = (x.swapaxes(1, 2) for x in qkv())
     fox = build("fox")
     features = call(fox, "read", np.zeros((B, T, DIMS.width), np.float32))
     for encoding, given, message in (
@@ -197,4 +171,4 @@ def test_missing_or_unused_features_are_refused():
         (build("hybrid"), None, "layers of encoding 'hybrid' differ"),
     ):
         with pytest.raises(ValueError, match=message):
-            attend(q, k, v, encoding, features=given)
+            attend(*qkv(T), encoding, features=given)

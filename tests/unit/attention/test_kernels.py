@@ -15,6 +15,7 @@ from posenc_jax.encoding import Tokens
 pytestmark = pytest.mark.sampled
 
 B, H, T, K = 2, DIMS.heads, 128, DIMS.head_dim
+QUICK = {"nope": 1, "rope": H, "pope": 1, "alibi": H, "t5": 1}
 
 
 def setting(name, dtype, groups=H, length=T):
@@ -45,17 +46,8 @@ def outputs_and_gradients(way, given, places, **options):
 @pytest.mark.parametrize(
     ("name", "groups"),
     [
-        pytest.param(name, groups, marks=[] if groups == quick else pytest.mark.slow)
-        for name, quick in (
-            ("nope", 1),
-            ("rope", H),
-            ("pope", 1),
-            ("xpos", 0),  # 0: both cases are slow
-            ("alibi", H),
-            ("t5", 1),
-            ("kerple_log", 0),
-            ("fire", 0),
-        )
+        pytest.param(name, groups, marks=[] if QUICK.get(name) == groups else pytest.mark.slow)
+        for name in ("nope", "rope", "pope", "xpos", "alibi", "t5", "kerple_log", "fire")
         for groups in (H, 1)
     ],
 )

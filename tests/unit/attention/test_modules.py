@@ -118,8 +118,7 @@ def test_combining_the_partition_restores_an_encoding(encoding):
     assert len(jax.tree.leaves(fixed)) == len(mask) - sum(mask)
     again = posenc_jax.combine(trained, fixed)
     assert jax.tree.structure(again) == jax.tree.structure(encoding)
-    for restored, leaf in zip(jax.tree.leaves(again), jax.tree.leaves(encoding), strict=True):
-        np.testing.assert_array_equal(restored, leaf)
+    jax.tree.map(np.testing.assert_array_equal, again, encoding)
 
 
 def test_combining_the_partition_restores_a_stack():

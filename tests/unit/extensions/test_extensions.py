@@ -1,5 +1,6 @@
 """Extensions: options, what they change, and what they are made for."""
 
+import functools
 import math
 import warnings
 
@@ -7,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import compiled, mixed, qkv, scores_of, turned, visible
-from sizes import DIMS, L
+from attending import build, compiled, mixed, qkv, scores_of, turned, visible
+from attending import close as trees_close
+from sizes import DIMS, L, with_options
 
 import posenc_jax
 from posenc_jax import composition, extensions, schemes
@@ -19,33 +21,24 @@ from posenc_jax.layers import stack
 
 pytestmark = pytest.mark.sampled
 
-KEY = jax.random.key(0)
-# Required options beside the scale, for 4 rotary pairs.
-OPTIONS = {
-    "longrope": {"lambdas": [1.0, 1.5, 2.0, 4.0]},
-    "abf": {"base": 50_000.0},
-    "temperature": {"factor": 1.25},
-    "topk": {"k": 5},
-}
 ROTARY = [n for n, e in extensions.records().items() if e.kind.name in ("rotation", "drop")]
 UNIVERSAL = [n for n, e in extensions.records().items() if e.of is Encoding]
 IDENTITY_AT_ONE = [n for n in ROTARY if n != "longrope" and extensions.records()[n].scale != "none"]
 
 
-def build(name="rope", dims=DIMS, **options):
-    return posenc_jax.build(name, dims, key=KEY, **options)
+def rope_of(dims=DIMS, **options):
+    return build("rope", dims, **options)
 
 
 def extend(name, encoding, scale, **options):
-    return posenc_jax.extend(name, encoding, scale, **OPTIONS.get(name, {}) | options)
+    return posenc_jax.extend(with_options(name), encoding, scale, **options)
 
 
-def close(value, expected, rtol=1e-6):
-    np.testing.assert_allclose(np.asarray(value, np.float64), expected, rtol=rtol)
+close = functools.partial(trees_close, rtol=1e-6)
 
 
 def test_yarn_scales_the_logits_by_its_squared_factor():
-    rope = build(dims=Dims(2, 64, 128, 4096))
+    rope = rope_of(dims=Dims(2, 64, 128, 4096))
     for scale, squared in ((4.0, 1.2965), (8.0, 1.4591)):
         assert abs(float(extend("yarn", rope, scale).gain) ** 2 - squared) < 5e-5
     assert extend("ntk_by_parts", rope, 8.0).gain == 1
@@ -63,7 +56,7 @@ def test_the_factor_of_yarn_may_follow_the_query_or_the_row(text, scale):
     """Against float64; frequencies and keys stay those of s = 8."""
     length = 20 * L
     q, k, v = qkv(length)
-    extended, fixed = (extend(t, build(), scale) for t in (text, "yarn:8:attention_factor=1"))
+    extended, fixed = (extend(t, rope_of(), scale) for t in (text, "yarn:8:attention_factor=1"))
     phases = [encoding.phase(jnp.arange(9)) for encoding in (extended, fixed)]
     jax.tree.map(np.testing.assert_array_equal, *phases)
     s = np.full(length, scale) if "dynamic" in text else (np.arange(length) + 1) / L
@@ -75,13 +68,13 @@ def test_the_factor_of_yarn_may_follow_the_query_or_the_row(text, scale):
 
 
 def test_a_collapsed_ramp_warns():
-    rope = build(dims=Dims(1, 8, 8, 5))  # no pair turns even once
+    rope = rope_of(dims=Dims(1, 8, 8, 5))  # no pair turns even once
     with pytest.warns(UserWarning, match="ramp collapses: with L = 5 and 8 rotary dims"):
         extended = extend("yarn", rope, 4.0)
     np.testing.assert_allclose(extended.inv_freq[1:], rope.inv_freq[1:] / 4, rtol=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        extend("yarn", build(), 4.0)
+        extend("yarn", rope_of(), 4.0)
 
 
 @pytest.mark.parametrize("name", sorted({*schemes.names()} - {"retention"}))
@@ -98,12 +91,8 @@ def test_logn_scales_queries_of_any_encoding(name):
 
 def test_a_longer_table_reaches_further_and_keeps_its_trained_length():
     learned = build("learned")
-    for name, scale, reach in (
-        ("interpolate", 4.0, 64),
-        ("interpolate", 1.3, 21),
-        ("clamp", 2.5, 40),
-    ):
-        longer = extend(name, learned, scale)
+    for text, reach in (("interpolate:4", 64), ("interpolate:1.3", 21), ("clamp:2.5", 40)):
+        longer = posenc_jax.extend(text, learned, 1.0)
         assert (longer.reach, longer.train_length) == (reach, L)
 
 
@@ -112,18 +101,14 @@ def test_scale_one_is_the_bitwise_identity(name):
     encoding = build("learned" if name in ("interpolate", "clamp") else "rope")
     extended = extend(name, encoding, 1.0)
     assert jax.tree.structure(extended) == jax.tree.structure(encoding)
-    for after, before in zip(jax.tree.leaves(extended), jax.tree.leaves(encoding), strict=True):
-        np.testing.assert_array_equal(after, before)
+    jax.tree.map(np.testing.assert_array_equal, extended, encoding)
 
 
 @pytest.mark.parametrize("name", [n for n in extensions.records() if n != "none"])
 def test_a_scale_above_one_changes_the_logits(name, make_model, make_tokens, forward):
     encoding = build("learned" if name in ("interpolate", "clamp") else "rope")
     model, tokens = make_model(), make_tokens(2 * L)
-    if name in ("interpolate", "clamp"):
-        before = forward(model, tokens[:, :L], encoding)[:, :L]
-    else:
-        before = forward(model, tokens, encoding)[:, :L]
+    before = forward(model, tokens[:, : encoding.reach], encoding)[:, :L]
     extended = extend(name, encoding, 2.0)
     after = forward(model, tokens, extended)
     changed = bool(jnp.any(jnp.abs(after[:, :L] - before) > 1e-4))
@@ -143,7 +128,7 @@ def test_one_program_serves_every_rotary_extension_at_every_scale(make_model, ma
         compilations += 1
         return model(tokens, encoding)
 
-    model, tokens, rope = make_model(), make_tokens(2 * L), build()
+    model, tokens, rope = make_model(), make_tokens(2 * L), rope_of()
     results = [forward(model, tokens, rope)]
     for name in ROTARY:
         for scale in (1.0, 2.0, 8.0):
@@ -154,6 +139,7 @@ def test_one_program_serves_every_rotary_extension_at_every_scale(make_model, ma
 
 def test_extensions_reach_the_encoding_inside():
     dims = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
+    trained_of = lambda encoding: jax.tree.leaves(posenc_jax.partition(encoding)[0])  # noqa: E731
     for name, options in (
         ("dape", {"inner": "rope"}),
         ("fox", {"inner": "rope"}),
@@ -163,11 +149,10 @@ def test_extensions_reach_the_encoding_inside():
     ):
         around = build(name, dims, **options)
         slowed = extend("yarn", around, 4.0)
-        expected = extend("yarn", build(), 4.0)
+        expected = extend("yarn", rope_of(), 4.0)
         np.testing.assert_array_equal(slowed.layer(1).inner.inv_freq, expected.inv_freq)
         assert slowed.layers == around.layers
-        for after, before in zip(*map(trained_of, (slowed, around)), strict=True):
-            np.testing.assert_array_equal(after, before)
+        jax.tree.map(np.testing.assert_array_equal, *map(trained_of, (slowed, around)))
         if name != "randomized":
             remapped = extend("self_extend", around, 4.0).layer(1).inner
             assert remapped.group.shape == () and remapped.inner.inv_freq.shape == (4,)
@@ -178,12 +163,8 @@ def test_extensions_reach_the_encoding_inside():
     assert extensions.fitting(build("randomized", inner="learned")) == UNIVERSAL
 
 
-def trained_of(encoding):
-    return jax.tree.leaves(posenc_jax.partition(encoding)[0])
-
-
 def test_an_extension_changes_the_layers_of_a_hybrid_that_it_names_or_fits():
-    local, far = build(base=1e4), build(base=1e6)
+    local, far = rope_of(base=1e4), rope_of(base=1e6)
     both = build("hybrid", global_rope=True, local_base=1e4, global_base=1e6)
     unlimited = build("hybrid", window=0, global_rope=True, local_base=1e4, global_base=1e6)
     usual = build("hybrid", local_base=1e4)  # whose global layers do not rotate
@@ -224,7 +205,7 @@ class Holder(Encoding):
 
 @pytest.mark.parametrize("stacked", [False, True])
 def test_an_extension_reaches_every_encoding_that_is_held_without_a_word_of_its_own(stacked):
-    rope = build()
+    rope = rope_of()
     holder = Holder(dims=DIMS, rope=rope, others=({"near": rope, "far": build("alibi")}, {}))
     holder = stack([holder, holder]) if stacked else holder
     assert [n for n in extensions.fitting(holder) if n in ROTARY] == ROTARY
@@ -264,7 +245,7 @@ def test_randomized_may_keep_an_earlier_training_length():
     wrapped = build("randomized", inner="rope", max_position=4 * L, inner_length=L)
     assert wrapped.train_length == L
     extended = extend("yarn", wrapped, 4.0)
-    close(extended.inner.inv_freq, extend("yarn", build("rope"), 4.0).inv_freq)
+    close(extended.inner.inv_freq, extend("yarn", rope_of(), 4.0).inv_freq)
     drawn = extended.positions(L, jax.random.key(0))
     assert L < drawn[-1] < 4 * L and (jnp.diff(drawn) > 0).all()
 
@@ -272,7 +253,7 @@ def test_randomized_may_keep_an_earlier_training_length():
 def test_all_formulas_use_one_length_of_randomized():
     """They use max_position, as if the inner encoding was trained that far."""
     wrapped = build("randomized", inner="rope", max_position=4 * L)
-    alone = build("rope", dims=Dims(DIMS.heads, DIMS.head_dim, DIMS.width, 4 * L))
+    alone = rope_of(dims=Dims(DIMS.heads, DIMS.head_dim, DIMS.width, 4 * L))
     assert wrapped.train_length == 4 * L and wrapped.dims.train_length == L
     for name in ROTARY:
         extended = extend(name, wrapped, 4.0).inner
@@ -280,9 +261,8 @@ def test_all_formulas_use_one_length_of_randomized():
         np.testing.assert_array_equal(extended.inv_freq, expected.inv_freq)
         np.testing.assert_array_equal(extended.gain, expected.gain)
     scales = extend("logn", wrapped, 1.0).query_scale(jnp.arange(16 * L))
-    np.testing.assert_array_equal(
-        scales, extend("logn", alone, 1.0).query_scale(jnp.arange(16 * L))
-    )
+    expected = extend("logn", alone, 1.0).query_scale(jnp.arange(16 * L))
+    np.testing.assert_array_equal(scales, expected)
     np.testing.assert_array_equal(scales[: 4 * L], 1)
     close(scales[16 * L - 1], math.log(16 * L) / math.log(4 * L))
     with pytest.raises(ValueError, match="max_position must be at most 16,777,216"):
@@ -291,12 +271,12 @@ def test_all_formulas_use_one_length_of_randomized():
 
 def test_each_layer_and_each_head_is_extended_by_its_own_base():
     bases = [500.0, 1e4, 1e5, 1e6]
-    still = build().replace(inv_freq=jnp.zeros(4))
-    layers, heads = stack([*(build(base=base) for base in bases), still]), build(base=bases)
+    still = rope_of().replace(inv_freq=jnp.zeros(4))
+    layers, heads = stack([*(rope_of(base=base) for base in bases), still]), rope_of(base=bases)
     for name in ROTARY:
         by_layer, by_head = extend(name, layers, 4.0), extend(name, heads, 4.0)
         for index, base in enumerate(bases):
-            expected = extend(name, build(base=base), 4.0)
+            expected = extend(name, rope_of(base=base), 4.0)
             close(by_layer.inv_freq[index], expected.inv_freq)
             close(by_layer.gain[index], expected.gain)
             close(by_head.inv_freq[index], expected.inv_freq)
@@ -304,7 +284,7 @@ def test_each_layer_and_each_head_is_extended_by_its_own_base():
 
 
 def test_turns_count_rotations_within_the_trained_length():
-    rope = build(dims=Dims(1, 32, 32, 128))
+    rope = rope_of(dims=Dims(1, 32, 32, 128))
     turns = extensions.turns(rope)
     close(turns[0], 128 / (2 * math.pi))
     assert np.sum(turns < 1) == 10
@@ -326,8 +306,8 @@ def test_compositions_parse_and_print():
 
 
 def test_options_in_the_text_equal_keyword_options():
-    inside = posenc_jax.extend("yarn:4:attention_factor=2+logn", build(), 1.0)
-    beside = posenc_jax.extend("yarn+logn", build(), 4.0, attention_factor=2.0)
+    inside = posenc_jax.extend("yarn:4:attention_factor=2+logn", rope_of(), 1.0)
+    beside = posenc_jax.extend("yarn+logn", rope_of(), 4.0, attention_factor=2.0)
     assert inside.gain == beside.gain == 2 and inside.logn and beside.logn
 
 
@@ -338,13 +318,12 @@ def test_extensions_of_different_kinds_compose():
         ("dynamic_ntk+logn", (("dynamic_ntk", 3.0), ("logn", 1.0))),
         ("yarn+window:size=5", (("yarn", 3.0), ("window:size=5", 1.0))),
     ):
-        stepwise = build()
+        stepwise = rope_of()
         for name, scale in steps:
             stepwise = posenc_jax.extend(name, stepwise, scale)
-        together = posenc_jax.extend(text, build(), 3.0)
+        together = posenc_jax.extend(text, rope_of(), 3.0)
         assert jax.tree.structure(stepwise) == jax.tree.structure(together)
-        for a, b in zip(jax.tree.leaves(stepwise), jax.tree.leaves(together), strict=True):
-            np.testing.assert_array_equal(a, b)
+        jax.tree.map(np.testing.assert_array_equal, stepwise, together)
 
 
 def test_canonical_names_omit_scale_and_defaults():
@@ -358,13 +337,9 @@ def test_canonical_names_omit_scale_and_defaults():
 
 
 def test_the_window_extension_equals_a_window_of_attention(make_model, make_tokens, forward):
-    model, tokens, plain = make_model(), make_tokens(2 * L), build()
+    model, tokens, plain = make_model(), make_tokens(2 * L), rope_of()
     windowed = posenc_jax.extend("window:size=5", plain, 1.0)
-    np.testing.assert_array_equal(
-        forward(model, tokens, windowed), forward(model, tokens, plain, window=5)
-    )
-    smaller = forward(model, tokens, windowed, window=3)
-    np.testing.assert_array_equal(smaller, forward(model, tokens, plain, window=3))
-    larger = forward(model, tokens, windowed, window=9)
-    np.testing.assert_array_equal(larger, forward(model, tokens, plain, window=5))
+    for argument, window in ((None, 5), (3, 3), (9, 5)):
+        actual = forward(model, tokens, windowed, window=argument)
+        np.testing.assert_array_equal(actual, forward(model, tokens, plain, window=window))
     assert posenc_jax.extend("window", plain, 1.0).window == L

@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sizes import DIMS, VOCAB, L
+from attending import build
+from sizes import VOCAB, L
 
 import models
 import posenc_jax
+from models import generation
 
 
 def by_full_passes(model, encoding, row, tokens):
@@ -37,7 +39,7 @@ def test_greedy_tokens_are_those_of_full_passes(encoding, drawn, sharp, make_tok
 
 
 def test_rows_of_unequal_lengths_continue_as_each_alone(sharp, make_tokens):
-    rope, prompt, lengths = posenc_jax.build("rope", DIMS), make_tokens(12, batch=3), [4, 12, 7]
+    rope, prompt, lengths = build("rope"), make_tokens(12, batch=3), [4, 12, 7]
     out = models.generate(sharp, rope, prompt, tokens=9, lengths=lengths)
     alone = [
         models.generate(sharp, rope, prompt[row : row + 1, :length], tokens=9)[0].tolist()
@@ -50,7 +52,7 @@ def test_one_encoding_per_step_is_a_full_pass_at_each_length(make_model, make_to
     """The semantics `prefix`: all keys are rotated by the base of the current length. A layer's
     input depends on earlier bases, so the model has one layer."""
     model = jax.tree.map(lambda leaf: 2.0 * leaf, make_model(layers=1))
-    rope, prompt, tokens = posenc_jax.build("rope", DIMS), make_tokens(L - 3), L
+    rope, prompt, tokens = build("rope"), make_tokens(L - 3), L
     scales = [(L - 3 + step) / L for step in range(tokens)]
     encodings = [posenc_jax.extend("dynamic_ntk", rope, max(1.0, scale)) for scale in scales]
     out = models.generate(model, encodings, prompt, tokens=tokens)
@@ -60,7 +62,7 @@ def test_one_encoding_per_step_is_a_full_pass_at_each_length(make_model, make_to
 
 
 def test_streamed_tokens_are_the_generated_ones(sharp, make_tokens):
-    rope, prompt = posenc_jax.build("rope", DIMS), make_tokens(5)
+    rope, prompt = build("rope"), make_tokens(5)
     options = dict(tokens=11, temperature=0.9, key=jax.random.key(2))
     whole = models.generate(sharp, rope, prompt, **options)
     pieces = list(models.stream(sharp, rope, prompt, **options, each=4))
@@ -69,7 +71,7 @@ def test_streamed_tokens_are_the_generated_ones(sharp, make_tokens):
 
 
 def test_a_row_repeats_its_stop_token(sharp, make_tokens):
-    rope, prompt = posenc_jax.build("rope", DIMS), make_tokens(5, batch=2)
+    rope, prompt = build("rope"), make_tokens(5, batch=2)
     free = np.asarray(models.generate(sharp, rope, prompt, tokens=12))
     stop = int(free[0, 3])
     out = np.asarray(models.generate(sharp, rope, prompt, tokens=12, stop=[stop, VOCAB - 1]))
@@ -82,7 +84,7 @@ def test_a_row_repeats_its_stop_token(sharp, make_tokens):
 
 @pytest.mark.slow
 def test_sampling_keeps_to_the_likeliest_tokens(make_model, make_tokens):
-    model, rope, prompt = make_model(), posenc_jax.build("rope", DIMS), make_tokens(6, batch=1)
+    model, rope, prompt = make_model(), build("rope"), make_tokens(6, batch=1)
     prompts = np.repeat(prompt, 400, axis=0)
     logits = np.asarray(model(prompt, rope)[0, -1], np.float64)
     order = np.argsort(-logits)
@@ -101,9 +103,7 @@ def test_sampling_keeps_to_the_likeliest_tokens(make_model, make_tokens):
 
 
 def test_lengths_of_one_bucket_share_a_program(make_model, make_tokens):
-    from models import generation
-
-    model, rope = make_model(), posenc_jax.build("rope", DIMS)
+    model, rope = make_model(), build("rope")
     generation._continue.clear_cache()
     for length, tokens in ((5, 7), (30, 20), (17, 31)):
         models.generate(model, rope, make_tokens(length), tokens=tokens)

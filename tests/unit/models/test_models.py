@@ -4,11 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import build, close
 from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax
+from models import likelihoods
+from posenc_jax.encoding import Dims
 from posenc_jax.runs.parameters import by_path, with_leaves
 
 pytestmark = pytest.mark.sampled
@@ -25,10 +28,6 @@ OPTIONS = [
     {"norm_place": "both", "activation": "geglu", "embed_scale": True, "kv_heads": 2},
     {"norm_place": "output", "qk_norm": True, "qk_norm_of": "all", "kv_heads": 2},
 ]
-
-
-def build(name="rope", dims=DIMS, **options):
-    return posenc_jax.build(name, dims, key=jax.random.key(5), **options)
 
 
 def normal(name, leaf):
@@ -48,11 +47,9 @@ def test_every_option_starts_at_the_uniform_loss_and_learns(
     options, make_model, make_tokens, forward
 ):
     model, tokens = make_model(**options), make_tokens(L, batch=4)
-    config = model.config
-    dims = posenc_jax.Dims(
-        config.heads, config.head_size, config.width, L, rotary_dim=config.rotary_dim
-    )
-    encoding = build(dims=dims)
+    sizes = model.config
+    dims = Dims(sizes.heads, sizes.head_size, sizes.width, L, rotary_dim=sizes.rotary_dim)
+    encoding = build("rope", dims)
 
     @jax.jit
     def step(model):
@@ -104,11 +101,13 @@ def test_an_option_adds_its_arrays_and_changes_the_logits(
         name: usual.get(name, leaf) if name in usual and name not in added else normal(name, leaf)
         for name, leaf in arrays.items()
     }
-    before = forward(make_model(), tokens, build())
-    after = forward(with_leaves(model, drawn), tokens, build())
+    before = forward(make_model(), tokens, build("rope"))
+    after = forward(with_leaves(model, drawn), tokens, build("rope"))
     assert np.abs(after - before).max() > 1e-5  # both forms of GELU are close
     for name in added:  # and the logits depend on each of them
-        changed = forward(with_leaves(model, drawn | {name: drawn[name] + 0.5}), tokens, build())
+        changed = forward(
+            with_leaves(model, drawn | {name: drawn[name] + 0.5}), tokens, build("rope")
+        )
         assert name == "blocks.attention.k.bias" or np.abs(changed - after).max() > 1e-3
 
 
@@ -129,7 +128,9 @@ def test_bfloat16_weights_change_no_bit_of_a_bfloat16_pass(make_model, make_toke
     drawn = {name: np.asarray(leaf) + normal(name, leaf) for name, leaf in by_path(model).items()}
     held = {name: leaf.astype(jnp.bfloat16) for name, leaf in drawn.items()}
     wide = {name: leaf.astype(jnp.float32) for name, leaf in held.items()}
-    half, whole = (forward(with_leaves(model, w), make_tokens(L), build()) for w in (held, wide))
+    half, whole = (
+        forward(with_leaves(model, w), make_tokens(L), build("rope")) for w in (held, wide)
+    )
     np.testing.assert_array_equal(half, whole)
 
 
@@ -142,8 +143,7 @@ def test_scanned_layers_equal_unrolled_layers(name, make_model, make_tokens):
         jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(make_model(scan=s), encoding, tokens)
         for s in (True, False)
     )
-    for a, b in zip(jax.tree.leaves(scanned), jax.tree.leaves(unrolled), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
+    close(*map(jax.tree.leaves, (scanned, unrolled)), atol=1e-6)
 
 
 def test_every_projection_multiplies_two_dimensional_operands(make_model, make_tokens):
@@ -190,7 +190,7 @@ def test_positions_may_be_given(make_model, make_tokens, forward):
     rows = forward(model, tokens, alibi, positions=jnp.arange(L)[None])
     np.testing.assert_allclose(rows, plain, atol=1e-6)
     with jax.transfer_guard_device_to_host("disallow_explicit"):  # not checked under jit
-        logits = forward(model, tokens, build(), positions=(2**31 + np.arange(L)) // 64)
+        logits = forward(model, tokens, build("rope"), positions=(2**31 + np.arange(L)) // 64)
     assert jnp.all(jnp.isfinite(logits))
 
 
@@ -201,18 +201,18 @@ def test_packed_documents_share_one_draw_of_random_positions(make_model, make_to
     key = jax.random.key(3)
     draw = encoding.positions(L, key)
     packed = forward(model, tokens, encoding, key=key, segments=segments)
-    first = forward(model, tokens[:, :6], encoding, positions=draw[:6])
-    second = forward(model, tokens[:, 6:], encoding, positions=draw[: L - 6])
-    np.testing.assert_allclose(packed, jnp.concatenate([first, second], axis=1), atol=1e-5)
+    alone = [
+        forward(model, part, encoding, positions=draw[: part.shape[1]])
+        for part in (tokens[:, :6], tokens[:, 6:])
+    ]
+    np.testing.assert_allclose(packed, jnp.concatenate(alone, axis=1), atol=1e-5)
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_losses_in_pieces_equal_losses_at_once(make_model, make_tokens, forward, tied, monkeypatch):
     """Values, gradients and top predictions agree at a length that the pieces do not divide, and
     the weighted loss, whose gradient comes in the same pass, is the sum of these."""
-    from models import likelihoods
-
-    encoding = posenc_jax.build("rope", DIMS)
+    encoding = build("rope")
     model, tokens = make_model(tied=tied), make_tokens(L - 1, batch=2)
     targets = jnp.roll(tokens, -1, axis=1)
     weights = jnp.asarray(np.random.default_rng(0).integers(0, 3, targets.shape), jnp.float32)
@@ -239,10 +239,7 @@ def test_losses_in_pieces_equal_losses_at_once(make_model, make_tokens, forward,
     (_, (nats_, chosen_)), gradients_ = run()
     np.testing.assert_allclose(nats_, nats, atol=1e-6)
     np.testing.assert_array_equal(chosen_, chosen)
-    for actual, expected in zip(
-        jax.tree.leaves(gradients_), jax.tree.leaves(gradients), strict=True
-    ):
-        np.testing.assert_allclose(actual, expected, atol=1e-5)
+    close(gradients_, gradients, atol=1e-5)
 
 
 def test_hooks_refuse_positions_beyond_float32(encoding):
@@ -266,7 +263,7 @@ def test_hooks_refuse_positions_beyond_float32(encoding):
 
 def test_a_loop_over_layers_copies_no_weights(make_model, make_tokens):
     model, tokens = make_model(layers=8, mlp_width=512, scan=True), make_tokens(L)
-    compiled = jax.jit(lambda model: model(tokens, build())).lower(model).compile()
+    compiled = jax.jit(lambda model: model(tokens, build("rope"))).lower(model).compile()
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(model.blocks))
     assert compiled.memory_analysis().temp_size_in_bytes < weights / 4
 
@@ -274,5 +271,5 @@ def test_a_loop_over_layers_copies_no_weights(make_model, make_tokens):
 @pytest.mark.parametrize("scan", [True, False])
 def test_a_model_with_its_layers_apart_reads_the_same(scan, make_model, make_tokens):
     model, tokens = make_model(scan=scan), make_tokens(L)
-    expected = model(tokens, build())
-    np.testing.assert_allclose(model.unstacked()(tokens, build()), expected, atol=1e-6)
+    expected = model(tokens, build("rope"))
+    np.testing.assert_allclose(model.unstacked()(tokens, build("rope")), expected, atol=1e-6)

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import build
 from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax
 from posenc_jax.encoding import Dims
 
-ROPE = posenc_jax.build("rope", DIMS)
-LEARNED = posenc_jax.build("learned", DIMS, jax.random.key(0))
+ROPE, LEARNED = build("rope"), build("learned")
 LATENT = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, rotary_dim=4)
 SIX = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=6)
 OPTIONS = [
@@ -54,13 +54,10 @@ def test_what_a_model_cannot_read_is_refused(make_model, make_tokens):
         ({"segments": np.float32(halves)[None]}, "segments must be integers or booleans; got flo"),
         ({"encoding": posenc_jax.stack([ROPE] * 3)}, "stacked over 3 layers, but the model has 2"),
         (
-            {"encoding": posenc_jax.build("hybrid", SIX)},
+            {"encoding": build("hybrid", SIX)},
             "'hybrid' was built for 6 layers, but the model has 2",
         ),
-        (
-            {"encoding": posenc_jax.build("rope", LATENT)},
-            "'rotary_dim': 4}, but the model has .*: None}",
-        ),
+        ({"encoding": build("rope", LATENT)}, "'rotary_dim': 4}, but the model has .*: None}"),
     ):
         with pytest.raises(ValueError, match=message):
             model(**{"tokens": tokens, "encoding": ROPE} | given)
@@ -87,9 +84,9 @@ def test_tokens_outside_the_vocabulary_are_refused(make_model, make_tokens, forw
 
 
 def test_encodings_that_do_not_stack_are_refused():
-    sinks = posenc_jax.build("rope", SIX, sink=True)
+    sinks = build("rope", SIX, sink=True)
     for layers, message in (
-        ([ROPE, posenc_jax.build("alibi", DIMS)], "layers must differ in array values alone"),
+        ([ROPE, build("alibi")], "layers must differ in array values alone"),
         ([], "at least one encoding, one per layer"),
         ([sinks, sinks], "none that is already stacked"),
     ):
@@ -114,7 +111,7 @@ def test_a_compiled_step_beyond_the_cache_gives_nan(make_model, make_tokens):
 
 def test_what_has_no_cache_is_refused(make_model, make_tokens):
     model = make_model(layers=1)
-    evenly = posenc_jax.build("randomized", DIMS, evenly=True)
+    evenly = build("randomized", evenly=True)
     moved = [posenc_jax.extend(name, ROPE, 1.0) for name in ("self_extend:group=2", "dca")]
     for encoding, size, options, message in (
         (evenly, 20, {}, "depend on the final length"),
@@ -123,9 +120,7 @@ def test_what_has_no_cache_is_refused(make_model, make_tokens):
     ):
         with pytest.raises(ValueError, match=message):
             models.init_cache(model.config, encoding, 1, size, **options)
-    cache, ring = (
-        models.init_cache(model.config, encoding, 1, 20) for encoding in (ROPE, ROPE.windowed(4))
-    )
+    cache, ring = (models.init_cache(model.config, e, 1, 20) for e in (ROPE, ROPE.windowed(4)))
     for held, read, tokens, message in (
         (cache, 15, make_tokens(6), "holds 20 tokens; 15 were read and 6 follow"),
         (cache, 15, make_tokens(2, batch=2), "made for 1 rows"),

@@ -167,6 +167,7 @@ def test_inner_options_follow_its_name_or_are_keywords():
     behind, beside = ssmax(inner="fire:hidden=5"), ssmax(inner="fire", hidden=5)
     for encoding in (behind, beside, build("randomized", inner="fire:hidden=5")):
         assert encoding.inner.kernel.shape == (5, H)
+    assert build("randomized", inner="rope", base=77.0).inner.base == 77
     hybrid = ssmax(inner="hybrid:pattern=local/global:window=3").inner
     assert hybrid.pattern == ("local", "global") and hybrid.layer(0).window == 3
     inside = "--config.encoding.inner=rope:keep=turned"

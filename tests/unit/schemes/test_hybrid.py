@@ -1,5 +1,6 @@
 """Hybrid layers: chunks, bases, first and last layers, and skipped blocks."""
 
+import functools
 import sys
 from importlib import import_module
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import H, K, mixed, qkv, scores_of, visible
+from attending import KEY, H, K, build, close, mixed, qkv, scores_of, visible
 from sizes import DIMS, VOCAB, L
 
 import models
@@ -23,14 +24,14 @@ pytestmark = pytest.mark.sampled
 LAYERS = Dims(H, K, DIMS.width, L, layers=6)
 
 
-def build(dims=DIMS, **options):
-    return posenc_jax.build("hybrid", dims, **options)
+def hybrid_of(dims=DIMS, **options):
+    return build("hybrid", dims, **options)
 
 
 def test_a_window_of_zero_lets_local_layers_see_the_whole_row():
-    whole = build(pattern="local,global", window=0)
+    whole = hybrid_of(pattern="local,global", window=0)
     assert whole.layer(0).window is None
-    rope = posenc_jax.build("rope", DIMS)
+    rope = build("rope")
     np.testing.assert_array_equal(whole.layer(0).inv_freq, rope.inv_freq)
     assert "self_extend" in extensions.fitting(whole)  # which fits no layer with a window
 
@@ -61,7 +62,7 @@ def test_a_chunk_attends_to_itself_only(how, chunk, window, packed, monkeypatch)
     documents = np.stack([np.arange(length) >= cut for cut in cuts]).astype(int)
     starts = [np.where(row, cut, 0) for row, cut in zip(documents, cuts, strict=True)]
     places = np.arange(length) - np.stack(starts)
-    encoding = Wrapper(dims=DIMS, inner=posenc_jax.build("nope", DIMS).replace(chunk=chunk))
+    encoding = Wrapper(dims=DIMS, inner=build("nope").replace(chunk=chunk))
     segments = jnp.asarray(documents) if packed else None
     way = "plain" if how == "plain" else "blockwise"
 
@@ -81,10 +82,10 @@ def test_a_chunk_attends_to_itself_only(how, chunk, window, packed, monkeypatch)
 def test_chunks_count_tokens_under_random_positions(inner, make_model, make_tokens, forward):
     """The first token of the second chunk sees only itself at any position."""
     hybrid = {"pattern": "local", "window": 5, "chunked": True}
-    encoding = build(**hybrid)
+    encoding = hybrid_of(**hybrid)
     key = None
     if inner == "randomized":
-        encoding = posenc_jax.build("randomized", DIMS, inner="hybrid", **hybrid)
+        encoding = build("randomized", inner="hybrid", **hybrid)
         key = jax.random.key(1)
     model, tokens = make_model(layers=1), make_tokens(L)
     other = tokens.at[0, 4].add(1)
@@ -104,8 +105,8 @@ def test_a_hybrid_of_equal_layers_is_their_encoding(make_model, make_tokens, for
         ({"pattern": "local", "window": L}, "rope", L),
         ({"pattern": ["global", "global"]}, "nope", None),
     ):
-        expected = forward(model, tokens, posenc_jax.build(name, DIMS), window=window)
-        actual = forward(model, tokens, build(**options))
+        expected = forward(model, tokens, build(name), window=window)
+        actual = forward(model, tokens, hybrid_of(**options))
         np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
@@ -116,44 +117,42 @@ def test_a_hybrid_of_equal_layers_is_their_encoding(make_model, make_tokens, for
 def test_scanned_periods_equal_unrolled_layers(pattern, layers, make_tokens):
     """The model has two whole periods and a partial scanned."""
     tokens = make_tokens(L, batch=2)
-    encoding = build(pattern=pattern, window=5)
+    encoding = hybrid_of(pattern=pattern, window=5)
 
     def value(scan):
         fields = dict(layers=layers, width=DIMS.width, heads=DIMS.heads, vocab=VOCAB, scan=scan)
-        model = models.Transformer(models.Config(**fields), jax.random.key(0))
+        model = models.Transformer(models.Config(**fields), KEY)
 
         def loss(model):
             return jnp.mean(model(tokens, encoding) ** 2)
 
         return jax.jit(jax.value_and_grad(loss))(model)
 
-    for scanned, unrolled in zip(
-        jax.tree.leaves(value(True)), jax.tree.leaves(value(False)), strict=True
-    ):
-        np.testing.assert_allclose(scanned, unrolled, atol=2e-6)
+    ours, theirs = (jax.tree.leaves(value(scan)) for scan in (True, False))
+    close(ours, theirs, atol=2e-6)
 
 
 def test_layers_follow_the_pattern():
-    encoding = build(LAYERS, window=5)
+    encoding = hybrid_of(LAYERS, window=5)
     layers = [encoding.layer(index) for index in range(6)]
     assert [layer.name for layer in layers] == ["rope", "rope", "rope", "nope", "rope", "rope"]
     assert all(layer.window == {"rope": 5, "nope": None}[layer.name] for layer in layers)
 
 
 def test_each_kind_of_layer_has_its_own_base():
-    rope = lambda base, **more: posenc_jax.build("rope", DIMS, base=base, **more)  # noqa: E731
-    hybrid = build(global_rope=True, local_base=1e4, global_base=1e6, global_keep=0.25)
-    np.testing.assert_array_equal(hybrid.layer(0).inv_freq, rope(1e4).inv_freq)
-    np.testing.assert_array_equal(hybrid.layer(3).inv_freq, rope(1e6, keep=0.25).inv_freq)
-    shared = build(global_rope=True, base=500.0)
+    rope = functools.partial(build, "rope")
+    hybrid = hybrid_of(global_rope=True, local_base=1e4, global_base=1e6, global_keep=0.25)
+    np.testing.assert_array_equal(hybrid.layer(0).inv_freq, rope(base=1e4).inv_freq)
+    np.testing.assert_array_equal(hybrid.layer(3).inv_freq, rope(base=1e6, keep=0.25).inv_freq)
+    shared = hybrid_of(global_rope=True, base=500.0)
     for index in (0, 3):
-        np.testing.assert_array_equal(shared.layer(index).inv_freq, rope(500.0).inv_freq)
-    assert build(layout="interleaved").layer(0).layout == "interleaved"
+        np.testing.assert_array_equal(shared.layer(index).inv_freq, rope(base=500.0).inv_freq)
+    assert hybrid_of(layout="interleaved").layer(0).layout == "interleaved"
 
 
 @pytest.mark.parametrize(("rotates", "full"), [(False, "nope"), (True, "rope")])
 def test_decay_layers_are_retention_that_holds_a_state(rotates, full, make_model):
-    hybrid = build(pattern="decay,decay,decay,global", global_rope=rotates)
+    hybrid = hybrid_of(pattern="decay,decay,decay,global", global_rope=rotates)
     layers = [hybrid.layer(index) for index in range(4)]
     assert [layer.name for layer in layers] == ["retention"] * 3 + [full]
     assert all(layer.rotation is None for layer in layers[:3])
@@ -162,7 +161,7 @@ def test_decay_layers_are_retention_that_holds_a_state(rotates, full, make_model
 
 
 def test_extensions_act_on_the_full_layers_between_decay_layers():
-    hybrid = build(pattern="decay,global", global_rope=True)
+    hybrid = hybrid_of(pattern="decay,global", global_rope=True)
 
     def changed(extension, field):
         extended = posenc_jax.extend(extension, hybrid, 4.0)
@@ -180,7 +179,7 @@ def test_extensions_act_on_the_full_layers_between_decay_layers():
 @pytest.mark.parametrize("chunked", [False, True])
 def test_stacked_windows_see_what_the_gradient_reaches(chunked, make_model, make_tokens):
     dims = Dims(H, K, DIMS.width, L, layers=3)
-    encoding = build(dims, pattern="local", window=4, chunked=chunked)
+    encoding = hybrid_of(dims, pattern="local", window=4, chunked=chunked)
     model, tokens = make_model(layers=3), make_tokens(L)
     row = Tokens(position=jnp.arange(L), contiguous=True)
 
@@ -195,7 +194,7 @@ def test_stacked_windows_see_what_the_gradient_reaches(chunked, make_model, make
 def test_recipes_of_published_hybrids_build():
     def read(name, size="tiny"):
         config = import_module(f"configs.{name}").get_config(size)
-        return building.plain(load(config), jax.random.key(0))
+        return building.plain(load(config), KEY)
 
     for size, local in (("tiny", 3), ("small", 5)):
         gemma = read("hybrid_bases", size)
