@@ -16,6 +16,7 @@ from posenc_jax.runtime.errors import ConfigError
 
 KEY = jax.random.key(0)
 TWO = Dims(4, 8, 32, 16, layers=2)
+DECAY = {"pattern": "decay,global"}
 # No option has these values; FAR is beyond every bound.
 FAR = 10**12
 WRONG = {bool: [1], int: [-1, 1.5, FAR], float: [float("nan"), "x"], str: ["no such word"]}
@@ -25,12 +26,8 @@ REFUSED = {
     "ropee": [
         ({}, r"unknown encoding 'ropee'; did you mean 'rope'\? have: alibi, cope, "),
     ],
-    "_rotation": [
-        ({}, "unknown encoding '_rotation'"),
-    ],
-    "": [
-        ({}, "unknown encoding ''; have: alibi"),
-    ],
+    "_rotation": [({}, "unknown encoding '_rotation'")],
+    "": [({}, "unknown encoding ''; have: alibi")],
     "rope": [
         ({"bass": 1}, r"unknown option of encoding 'rope': 'bass'; did you mean 'base'\?"),
         ({"base": 0.0}, "base must be a finite number above 1; got 0.0"),
@@ -52,9 +49,7 @@ REFUSED = {
         ({"per": "head"}, "per='head' has no effect without frequencies='trained'"),
         ({"frequencies": "trained", "per": "layer"}, "per='layer' needs the number of layers"),
     ],
-    "nope": [
-        ({"base": 1}, "encoding 'nope' takes no options; got 'base'"),
-    ],
+    "nope": [({"base": 1}, "encoding 'nope' takes no options; got 'base'")],
     "randomized": [
         ({"max_positon": 64}, r"'max_positon'; did you mean 'max_position'\?"),
         ({"inner": "randomized"}, "inner must be another encoding"),
@@ -64,20 +59,14 @@ REFUSED = {
         ({"inner": "xpos", "max_position": 100_000}, "'xpos' reaches 68555"),
         ({"inner": "t5", "bass": 1}, "'t5': 'bass'"),
     ],
-    "xpos": [
-        ({"fraction": 0.3}, "must be an even number"),
-    ],
+    "xpos": [({"fraction": 0.3}, "must be an even number")],
     "t5": [
         ({"num_buckets": 7}, "num_buckets must be even and max_distance above num_buckets / 2"),
         ({"num_buckets": 32, "max_distance": 16}, "max_distance above num_buckets / 2"),
         ({"scale": -1}, "scale must be a finite number above 0; got -1"),
     ],
-    "sandwich": [
-        ({"dbar": 5}, "dbar must be even; got 5"),
-    ],
-    "stick_breaking": [
-        ({"sink": True}, "'stick_breaking', which has its own attention"),
-    ],
+    "sandwich": [({"dbar": 5}, "dbar must be even; got 5")],
+    "stick_breaking": [({"sink": True}, "'stick_breaking', which has its own attention")],
     "alibi": [
         ({"slopes": [0.5]}, "slopes must be"),
         ({"slopes": [0.5, 0.0, 1.0, 1.0]}, "slopes must be"),
@@ -124,15 +113,12 @@ REFUSED = {
         ({"dims": Dims(2, 4, 8, 1)}, "needs a train_length of at least 2"),
         ({"inner": "hybrid", "pattern": "local", "layers": "global"}, "layers"),
         ({"inner": "retention"}, "no effect on inner 'retention': the norm of retention cancels"),
-        (
-            {"inner": "hybrid", "pattern": "decay,global", "layers": "decay"},
-            "the norm of retention",
-        ),
+        (DECAY | {"inner": "hybrid", "layers": "decay"}, "the norm of retention"),
     ],
     "hybrid": [
         ({"global_base": 1e6}, "global_base = 1000000.0 has no effect without global_rope=True"),
         ({"global_keep": 0.25}, "global_keep = 0.25 has no effect without global_rope=True"),
-        ({"pattern": "decay,global", "base": 5e5}, "base = 500000.0 has no effect without global"),
+        (DECAY | {"base": 5e5}, "base = 500000.0 has no effect without global"),
         ({"global_rope": True, "global_base": 0.5}, "base must be a finite number above 1"),
         ({"local_base": -2.0}, "base must be a finite number above 1"),
         ({"pattern": ["local", 3]}, "unknown layer of a pattern: '3'"),
@@ -144,7 +130,7 @@ REFUSED = {
         ),
         ({"window": 0, "chunked": True}, "at least 1 with chunked=True"),
         ({"dims": TWO}, "has no global layer in a model of 2"),
-        ({"pattern": "decay,global", "sink": True}, "'hybrid', which has its own attention"),
+        (DECAY | {"sink": True}, "'hybrid', which has its own attention"),
         ({"pattern": "local,lokal"}, "layer of a pattern: 'lokal'; did you mean 'local'"),
         ({"pattern": []}, "got none"),
         ({"pattern": 2.5}, "^pattern must be a list of local, global and decay; got 2.5$"),

@@ -24,15 +24,17 @@ from posenc_jax.runs import parameters
 from posenc_jax.runtime import terminal
 from posenc_jax.runtime.errors import ConfigError, Stop
 
-FOLDER = ROOT / "configs"
+
+def recipe_of(name):
+    return import_module(f"configs.{name}").get_config()
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", schemes.names())
 def test_every_encoding_has_a_recipe_that_runs(name):
-    assert (FOLDER / f"{name}.py").exists(), "an encoding is one file in schemes, one in configs"
-    recipe = import_module(f"configs.{name}")
-    config = recipe.get_config()
+    file = ROOT / "configs" / f"{name}.py"
+    assert file.exists(), "an encoding is one file in schemes, one in configs"
+    config = recipe_of(name)
     assert config.encoding.name == name
     assert problems_of(config) == []
     run = load(config)
@@ -129,11 +131,11 @@ def test_only_ascii_digits_are_numbers(lengths):
 
 
 def test_missing_fields_of_a_replaced_subtree_are_reported():
-    config = import_module("configs.rope").get_config()
+    config = recipe_of("rope")
     with config.unlocked(), config.ignore_type():
         config.model = {"width": 64}
     assert "model.heads" not in config
-    for lacking in (config, import_module("configs.finetune").get_config()):
+    for lacking in (config, recipe_of("finetune")):
         (problem,) = problems_of(lacking)
         assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
 
@@ -147,7 +149,7 @@ def test_fine_tuning_beyond_a_learned_table_needs_an_extension():
 
 
 def test_a_run_that_lacks_a_field_has_its_default(tmp_path):
-    run = load(import_module("configs.fox").get_config())
+    run = load(recipe_of("fox"))
     fields = schema.as_fields(run) | {"format": FORMAT}
     del fields["clip"], fields["wandb"], fields["data"]["mask_documents"], fields["model"]["bos"]
     (tmp_path / "config.json").write_text(json.dumps(fields))
@@ -155,7 +157,7 @@ def test_a_run_that_lacks_a_field_has_its_default(tmp_path):
 
 
 def test_a_tuple_read_back_from_json_is_no_difference():
-    recipe = import_module("configs.rope").get_config()
+    recipe = recipe_of("rope")
     recipe.extension = ConfigDict({"name": "longrope", "scale": 2.0, "lambdas": (1.0, 2.0)})
     run = schema.from_fields(resolve.resolve(recipe.to_dict()))
     again = schema.from_fields(json.loads(json.dumps(schema.as_fields(run))))
@@ -215,7 +217,7 @@ def write_run(folder, recipe):
 @pytest.fixture
 def source(tmp_path):
     """Folder of a run whose sizes differ from the defaults."""
-    config = import_module("configs.rope").get_config()
+    config = recipe_of("rope")
     config.encoding.base = 500_000.0
     config.update(train_length=64, batch_size=48, learning_rate=1e-3)
     config.model.update(width=96, kv_heads=2, activation="swiglu")
@@ -268,8 +270,8 @@ def test_a_run_that_is_extended_already_is_no_source(tmp_path):
 
 
 def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
-    source = import_module("configs.rope").get_config()
-    config = import_module("configs.randomized_yarn").get_config()
+    source = recipe_of("rope")
+    config = recipe_of("randomized_yarn")
     config.init_from = str(tmp_path)
     config.train_length = config.encoding.inner_length = source.train_length
     write_run(tmp_path, source)
@@ -282,7 +284,7 @@ def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
 
 
 def with_extension(recipe="rope", **fields):
-    config = import_module(f"configs.{recipe}").get_config()
+    config = recipe_of(recipe)
     with config.ignore_type():
         config.extension.update(fields)
     return config
@@ -324,10 +326,8 @@ def test_options_of_an_inner_encoding_are_not_held_against_another_one():
 
 
 def test_help_lists_every_field_with_its_default_and_its_type():
-    for described, recipe in (
-        (schema.Training, schema.training()),
-        (schema.Evaluation, schema.evaluation()),
-    ):
+    both = (schema.Training, schema.training()), (schema.Evaluation, schema.evaluation())
+    for described, recipe in both:
         listed = list(schema.explained(described, "--config."))
         lines = [line.strip() for line in listed if line.startswith("  --config.")]
         shown = dict(line.removeprefix("--config.").split("=", 1) for line in lines)
@@ -365,9 +365,8 @@ def test_attention_may_be_computed_in_another_way(source):
 
 
 def test_fields_from_python_may_be_groups_and_numbers_of_numpy():
-    config = posenc_jax.recipe(
-        "rope", {"seed": np.int64(2**63 - 1), "data": {"source": "text", "path": "a.txt"}}
-    )
+    fields = {"seed": np.int64(2**63 - 1), "data": {"source": "text", "path": "a.txt"}}
+    config = posenc_jax.recipe("rope", fields)
     assert type(config.seed) is int and config.data.tokenizer == "bytes"
     assert load(config).data.source.path == "a.txt"
 

@@ -105,9 +105,8 @@ def test_an_option_adds_its_arrays_and_changes_the_logits(
     after = forward(with_leaves(model, drawn), tokens, build("rope"))
     assert np.abs(after - before).max() > 1e-5  # both forms of GELU are close
     for name in added:  # and the logits depend on each of them
-        changed = forward(
-            with_leaves(model, drawn | {name: drawn[name] + 0.5}), tokens, build("rope")
-        )
+        moved = with_leaves(model, drawn | {name: drawn[name] + 0.5})
+        changed = forward(moved, tokens, build("rope"))
         assert name == "blocks.attention.k.bias" or np.abs(changed - after).max() > 1e-3
 
 
@@ -128,9 +127,8 @@ def test_bfloat16_weights_change_no_bit_of_a_bfloat16_pass(make_model, make_toke
     drawn = {name: np.asarray(leaf) + normal(name, leaf) for name, leaf in by_path(model).items()}
     held = {name: leaf.astype(jnp.bfloat16) for name, leaf in drawn.items()}
     wide = {name: leaf.astype(jnp.float32) for name, leaf in held.items()}
-    half, whole = (
-        forward(with_leaves(model, w), make_tokens(L), build("rope")) for w in (held, wide)
-    )
+    both = (with_leaves(model, weights) for weights in (held, wide))
+    half, whole = (forward(each, make_tokens(L), build("rope")) for each in both)
     np.testing.assert_array_equal(half, whole)
 
 

@@ -42,7 +42,7 @@ def test_wrong_options_are_refused(fields, message):
 
 
 def test_what_a_model_cannot_read_is_refused(make_model, make_tokens):
-    model, tokens = make_model(), make_tokens(L)
+    model, tokens, hybrid = make_model(), make_tokens(L), build("hybrid", SIX)
     far, halves = 2**31 + np.arange(L), np.arange(L) >= 7
     restarting = np.arange(L) - 7 * halves
     for given, message in (
@@ -53,10 +53,7 @@ def test_what_a_model_cannot_read_is_refused(make_model, make_tokens):
         ({"positions": restarting}, "if they restart within a row, give segments"),
         ({"segments": np.float32(halves)[None]}, "segments must be integers or booleans; got flo"),
         ({"encoding": posenc_jax.stack([ROPE] * 3)}, "stacked over 3 layers, but the model has 2"),
-        (
-            {"encoding": build("hybrid", SIX)},
-            "'hybrid' was built for 6 layers, but the model has 2",
-        ),
+        ({"encoding": hybrid}, "'hybrid' was built for 6 layers, but the model has 2"),
         ({"encoding": build("rope", LATENT)}, "'rotary_dim': 4}, but the model has .*: None}"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -27,16 +27,9 @@ from scripts.sweep import main
 
 def test_grids_are_lists_of_jobs():
     seeds, widths = grid.axis("seed", range(2)), grid.axis("model.width", [8, 16])
-    assert grid.product(seeds, widths) == [
-        {"seed": 0, "model.width": 8},
-        {"seed": 0, "model.width": 16},
-        {"seed": 1, "model.width": 8},
-        {"seed": 1, "model.width": 16},
-    ]
-    assert grid.zip(seeds, widths) == [
-        {"seed": 0, "model.width": 8},
-        {"seed": 1, "model.width": 16},
-    ]
+    every = [{"seed": seed, "model.width": width} for seed in (0, 1) for width in (8, 16)]
+    assert grid.product(seeds, widths) == every
+    assert grid.zip(seeds, widths) == [every[0], every[3]]
     assert grid.chain(seeds, widths) == [*seeds, *widths]
     with pytest.raises(ValueError, match="zip takes grids of equal size; got 2, 3 jobs"):
         grid.zip(seeds, grid.axis("steps", range(3)))
@@ -87,6 +80,13 @@ def at_once(monkeypatch):
         monkeypatch.setattr(run, seconds, 0.0)
 
 
+TWO = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
+
+
+def scheduler(made, folder, launcher):
+    return Scheduler(Plan(jobs_of(made, folder), folder), launcher)
+
+
 @pytest.fixture
 def sweep(tmp_path, at_once, capsys):
     def make(codes, names="ab"):
@@ -98,7 +98,7 @@ def sweep(tmp_path, at_once, capsys):
             "evaluation": {"multiples": "1,2"},
         }
         launcher = Pretend(codes)
-        one = Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), launcher)
+        one = scheduler(made, tmp_path, launcher)
         code = one.run([], lambda _: None)
         return code, launcher.started, capsys.readouterr().out, one
 
@@ -117,15 +117,11 @@ def test_each_job_runs_once(sweep):
 
 
 def test_a_job_waits_for_the_run_that_it_goes_on_from(tmp_path, at_once):
-    first = {"recipe": "configs/rope.py", "seed": 0}
-    runs = [
-        first,
-        first | {"seed": 1, "anneal": os.path.relpath(tmp_path / "rope-s0")},
-        first | {"seed": 2},
-    ]
+    runs = [{"recipe": "configs/rope.py", "seed": seed} for seed in range(3)]
+    runs[1]["anneal"] = os.path.relpath(tmp_path / "rope-s0")
     launcher = Pretend()
     made = {"grid": runs, "fields": {"steps": 4, "schedule": "linear"}}
-    assert Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), launcher).run([], lambda _: None) == 0
+    assert scheduler(made, tmp_path, launcher).run([], lambda _: None) == 0
     assert launcher.started == ["rope-s0", "rope-s2", "rope-s1"]
 
 
@@ -171,15 +167,12 @@ def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
     job.log.write_text("error: of yesterday\n")
     progress = run.Progress(job, log_from=job.log.stat().st_size)
     with job.log.open("a") as stream:
-        stream.write(
-            "step 1\nerror: it belongs to another:\n  seed: 0 there, 1 here\nuse another\n"
-        )
+        stream.write("step 1\nerror: it belongs to another:\n  seed: 0 there, 1 here\nuse it\n")
     said = run.reason_of(progress, errors.IO)
-    assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use another")
+    assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use it")
     status = {"state": "failed", "code": errors.IO, "reason": "no room\nfor a checkpoint"}
     (job.folder / "status.json").write_text(json.dumps(status))
-    said = run.reason_of(progress, errors.IO)
-    assert said.endswith("error: no room; for a checkpoint")
+    assert run.reason_of(progress, errors.IO).endswith("error: no room; for a checkpoint")
     progress.before = status  # written by an earlier attempt
     assert "belongs to another" in run.reason_of(progress, errors.IO)
 
@@ -231,9 +224,7 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(by, tmp_path, at_onc
 
             return type("Task", (), {"poll": poll, "stop": stop})()
 
-    made = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
-    stopping = []
-    one = Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), Slow())
+    stopping, one = [], scheduler(TWO, tmp_path, Slow())
     if by == "SIGTERM":
         code = one.run(stopping, lambda _: stopping.append(by))
     else:
@@ -258,9 +249,7 @@ def test_the_table_of_a_stopped_sweep_says_so_until_its_end(tmp_path, at_once):
             self.asked = True
 
     task, file, frames = Saving(), io.StringIO(), []
-    made = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
-    one = Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), task)
-    stopping: list[str] = []
+    one, stopping = scheduler(TWO, tmp_path, task), []
 
     def show(scheduler):
         display(scheduler)
@@ -276,8 +265,8 @@ def test_the_table_of_a_stopped_sweep_says_so_until_its_end(tmp_path, at_once):
     assert "stopping" in saving and "stopping" not in end and "stopped" in end
 
 
-def drawn(one, width=80, most=20):
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+def drawn(one, most=20):
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     console.print(live_table(one, most))
     return console.file.getvalue().splitlines()
 
@@ -398,11 +387,9 @@ def test_a_sweep_file_is_checked_before_anything_runs(
 
 def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    (tmp_path / "sweep.py").write_text(
-        "def get_config():\n    return {'grid': [{}], 'recipe': 'configs/rope.py'}"
-    )
-    command = ["sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={tmp_path}", "--list"]
     made = {"grid": [{}], "recipe": "configs/rope.py"}
+    (tmp_path / "sweep.py").write_text(f"def get_config():\n    return {made}")
+    command = ["sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={tmp_path}", "--list"]
     (job,) = jobs_of(made, tmp_path)
     job.folder.mkdir()
     trained = schema.as_fields(job.config)
@@ -414,9 +401,8 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     assert main([*command, "--config.steps=700"]) == errors.DONE
     assert main([*command, "--config.learning_rate=0.5"]) == errors.OTHER_CONFIG
     said = capsys.readouterr().err
-    assert (
-        "learning_rate: 0.003 in the workdir, 0.5 now" in said and "use another --workdir" in said
-    )
+    assert "learning_rate: 0.003 in the workdir, 0.5 now" in said
+    assert "use another --workdir" in said
 
 
 def test_a_job_may_set_fields_of_its_evaluation(tmp_path):
