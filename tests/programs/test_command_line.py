@@ -10,7 +10,7 @@ import pytest
 from running import ROOT, here, python, script
 
 from posenc_jax import display, extensions, schemes
-from posenc_jax.config import flags
+from posenc_jax.config import flags, schema
 from posenc_jax.data import prepare as preparing
 from posenc_jax.evaluation.protocols import columns
 from posenc_jax.runs.workdir import KEPT_FACTS
@@ -38,8 +38,7 @@ def read(*words):
     ],
 )
 def test_a_number_is_a_number_where_one_is_wanted(word, name, value):
-    config = read(ROPE, word)
-    found = config[name] if "." not in name else config[name.split(".")[0]][name.split(".")[1]]
+    found = schema.flat(read(ROPE, word))[name]
     assert found == value and type(found) is type(value)
 
 

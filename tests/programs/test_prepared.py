@@ -53,12 +53,8 @@ def texts(tmp_path_factory):
     shown = out.partition("\ntrain: ")[2].partition("'bytes_per_token': ")[2].partition(",")[0]
     assert float(shown) > 1.2
     assert re.search(r"^\d+\.\d% of the training tokens are in documents longer", out, re.M)
-    out = script(
-        "prepare_data.py",
-        *text_of(folder, "bpe.json"),
-        f"--tokens-out={folder}/tokens",
-        "--limit=2e3",
-    )
+    tokens = [f"--tokens-out={folder}/tokens", "--limit=2e3"]
+    out = script("prepare_data.py", *text_of(folder, "bpe.json"), *tokens)
     assert f"MiB, for --config.data.tokens={folder}/tokens" in out
     return folder
 
@@ -76,13 +72,11 @@ def named(folder):
 
 
 def documents_of(split):
-    pairs = zip(split.starts, split.starts[1:], strict=False)
+    parts = map(slice, split.starts, split.starts[1:])
+    arrays = [split.tokens, *([] if split.bytes_of is None else [split.bytes_of])]
     return {
-        int(digest): (
-            split.tokens[a:b].tolist(),
-            None if split.bytes_of is None else split.bytes_of[a:b].tolist(),
-        )
-        for digest, (a, b) in zip(split.digests, pairs, strict=True)
+        int(digest): [array[part].tolist() for array in arrays]
+        for digest, part in zip(split.digests, parts, strict=True)
     }
 
 
@@ -99,9 +93,8 @@ def test_documents_are_kept_as_they_were_up_to_the_limit(texts, tmp_path):
     share = 2_000 / len(whole.train.tokens)
     held = len(made.valid.tokens) / len(whole.valid.tokens)
     assert share <= held < share + longest / len(whole.valid.tokens)
-    assert (
-        made.card["limit"] == 2_000 and made.card["made_from"]["fingerprint"] == whole.fingerprint
-    )
+    assert made.card["limit"] == 2_000
+    assert made.card["made_from"]["fingerprint"] == whole.fingerprint
     for i in range(24):
         shutil.copy(texts / "text" / f"{i:02d}.txt", tmp_path / f"{23 - i:02d}.txt")
     other = prepare(data_of(texts, path=f"{tmp_path}/*.txt"), 0, quiet=True)
@@ -112,15 +105,13 @@ def test_documents_are_kept_as_they_were_up_to_the_limit(texts, tmp_path):
 
 def test_bytes_have_no_widths_and_marks_stay(tmp_path):
     data = base.get_config().data
-    data.update(source="synthetic", task="variables", documents=20)
-    data.cache = str(tmp_path)
+    data.update(source="synthetic", task="variables", documents=20, cache=str(tmp_path))
     whole = prepare(origin_of(data), 0, quiet=True)
     made = export.write(whole, tmp_path / "tokens")
     for name in ("train", "valid"):
         ours, theirs = getattr(made, name), getattr(whole, name)
-        np.testing.assert_array_equal(ours.tokens, theirs.tokens)
-        np.testing.assert_array_equal(ours.answers, theirs.answers)
-        np.testing.assert_array_equal(ours.gaps, theirs.gaps)
+        for field in ("tokens", "answers", "gaps"):
+            np.testing.assert_array_equal(getattr(ours, field), getattr(theirs, field))
         assert ours.bytes_of is None
     assert theirs.gaps is not None and named(tmp_path / "tokens").has_answers
     assert corpora.encoder_of(named(tmp_path / "tokens")).name == "bytes"
@@ -226,10 +217,7 @@ def test_fields_without_effect_beside_tokens_are_refused(texts):
     """All at once, of a training and of an evaluation."""
     fields = {"source": "text", "path": "a/*.txt", "tokenizer": "bpe.json", "field": "body"}
     fields |= {"valid_fraction": 0.2, "choose_fraction": 0.2, "cache": "there"}
-    for name, mistakes in (
-        ("rope", problems_of),
-        ("eval", lambda config: check.read(config)[1]),
-    ):
+    for name, mistakes in (("rope", problems_of), ("eval", lambda read: check.read(read)[1])):
         config = import_module(f"configs.{name}").get_config()
         config.data.tokens = f"{texts}/tokens"
         assert mistakes(config) == []
@@ -266,11 +254,9 @@ def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path)
         config.data.update(fields)
         return config
 
-    source = load(tuned()).data.source
-    assert source.tokens == f"{texts}/tokens"
+    assert load(tuned()).data.source.tokens == f"{texts}/tokens"
     shutil.copytree(texts / "tokens", tmp_path / "others")
-    source = load(tuned(tokens=f"{tmp_path}/others")).data.source
-    assert source.tokens == f"{tmp_path}/others"
+    assert load(tuned(tokens=f"{tmp_path}/others")).data.source.tokens == f"{tmp_path}/others"
     other = tuned(source="stdlib")
     assert schema.from_fields(resolve(other.to_dict())).data.source == source_of()
 
@@ -344,13 +330,10 @@ def test_a_run_on_tokens_is_loaded_and_meets_other_texts(run, texts, call, tmp_p
     news = ["--config.data.source=text", f"--config.data.path={tmp_path}/news/*.txt"]
     call("eval_extrapolation.py", run, *SMALL, *news)
     data = data_of(texts, path=f"{tmp_path}/news/*.txt", valid_fraction=0.0)
-    made = prepare(data, 0, quiet=True)
-    export.write(made, tmp_path / "newer")
+    export.write(prepare(data, 0, quiet=True), tmp_path / "newer")
     call("eval_extrapolation.py", run, *SMALL, f"--config.data.tokens={tmp_path}/newer")
-    nll = {
-        (r["evaluation"], r["protocol"], r["length"], r["extension"], r["window"]): r["nll"]
-        for r in rows_of(run)
-    }
+    names = ("evaluation", "protocol", "length", "extension", "window")
+    nll = {tuple(row[name] for name in names): row["nll"] for row in rows_of(run)}
     assert {key[0] for key in nll} == {"held-out", "news", "newer"}
     assert all(nll["news", *key[1:]] == value for key, value in nll.items() if key[0] == "newer")
 

@@ -14,10 +14,10 @@ import pyarrow.parquet
 import pytest
 from curves import rows_of
 from lossy import LOSSY
+from prepared_texts import letters
 from running import CLOSED, ROOT, python, script
 
 import posenc_jax
-from configs import base
 from posenc_jax.data import tokenizer
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runtime.errors import DataError
@@ -28,8 +28,7 @@ def folder(tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
     for i in range(30):
-        letters = np.random.default_rng(i).choice(list("abcdefgh "), 400)
-        (folder / f"{i:02d}.txt").write_text("".join(letters))
+        (folder / f"{i:02d}.txt").write_text(letters(i))
     return folder
 
 
@@ -57,17 +56,9 @@ def test_two_processes_build_one_corpus(folder, tmp_path):
         "source, _ = sources.read(json.loads(sys.argv[1]), 128)\n"
         "print(prepare(source, 0, quiet=True).fingerprint)"
     )
-    data = base.get_config().data
-    data.update(source="text", path=f"{folder}/*.txt", cache=str(tmp_path / "cache"))
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        json.dumps({n: data[n] for n in ("source", "path", "cache")}),
-    ]
-    both = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)
-    ]
+    fields = {"source": "text", "path": f"{folder}/*.txt", "cache": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", code, json.dumps(fields)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in "ab"]
     prints = {process.communicate()[0] for process in both}
     assert [process.returncode for process in both] == [0, 0] and len(prints) == 1
     left = [p.name for p in (tmp_path / "cache").iterdir() if not p.name.endswith(".lock")]
@@ -94,17 +85,11 @@ def test_training_states_no_bits_per_byte_of_it(lossy_text, call, tmp_path, monk
     import wandb
 
     logged = []
-    run = SimpleNamespace(
-        log=logged.append,
-        define_metric=lambda *a, **k: None,
-        finish=lambda **k: None,
-        summary={},
-        url="",
-        dir="",
-    )
+    ignored = lambda *words, **options: None  # noqa: E731
+    run = SimpleNamespace(log=logged.append, define_metric=ignored, finish=ignored)
+    run.summary, run.url, run.dir = {}, "", ""
     monkeypatch.setattr(wandb, "init", lambda **options: run)
-    fields = {"data.choose_fraction": 0.3, "wandb.mode": "online", "steps": 6}
-    fields["valid_every"] = 6
+    fields = {"data.choose_fraction": 0.3, "wandb.mode": "online", "steps": 6, "valid_every": 6}
     out = call("train.py", tmp_path / "run", **lossy_text, **fields)
     assert "loses text: 12 of the first 12 documents decode to other text" in out
     assert out.count("warning: ") == 1 and "bits/byte" not in out
@@ -124,16 +109,13 @@ def test_training_measures_both(call, folder, tmp_path):
     fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache"}
     fields |= {"data.valid_fraction": 0.3, "data.choose_fraction": 0.3}
     out = call("train.py", tmp_path / "run", **fields)
-    count = int(out.split(" documents held out; ")[1].split(" to choose on")[0])
-    assert count > 0
+    assert int(out.split(" documents held out; ")[1].split(" to choose on")[0]) > 0
     lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
     measured = [line for line in lines if "choose_loss" in line]
     assert [line["step"] for line in measured] == [5, 10, 12]
     for line in measured:
         for name in ("valid", "choose"):
-            np.testing.assert_allclose(
-                line[f"{name}_loss"] / np.log(2), line[f"{name}_bpb"], rtol=1e-6
-            )
+            assert line[f"{name}_loss"] / np.log(2) == pytest.approx(line[f"{name}_bpb"], 1e-6)
         assert line["choose_loss"] != line["valid_loss"]
         said = (
             f"step {line['step']}  held out: loss {line['valid_loss']:.4f}  "
@@ -177,9 +159,12 @@ def test_a_small_parquet_file_of_one_long_text_takes_little_memory(tmp_path):
     assert size == 256 * 10_000_000 and peak < 1_000  # MiB
 
 
+def lines(count):
+    return "".join(np.random.default_rng(0).choice(list("abcdefgh \n"), count))
+
+
 def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
-    letters = np.random.default_rng(0).choice(list("abcdefgh \n"), 6_000)
-    (tmp_path / "a.txt").write_text("".join(letters))
+    (tmp_path / "a.txt").write_text(lines(6_000))
     shutil.copy(tmp_path / "a.txt", tmp_path / "copy.txt")
     fields = {"data.path": f"{tmp_path}/a.txt", "data.cache": tmp_path / "cache", "steps": 5}
     out = call("train.py", tmp_path / "run", **fields)
@@ -194,8 +179,7 @@ def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
 def test_stretches_of_one_document_are_nowhere_called_documents(call, tmp_path):
     """On the terminal, by compare.py, on the page, in captions, tables and rows; nothing is
     significant, however large the difference."""
-    letters = np.random.default_rng(0).choice(list("abcdefgh \n"), 6_000)
-    (tmp_path / "a.txt").write_text("".join(letters))
+    (tmp_path / "a.txt").write_text(lines(6_000))
     fields = {"data.path": f"{tmp_path}/a.txt", "data.cache": tmp_path / "cache", "steps": 5}
     words = ["--config.multiples=0.5,1,2", "--config.extensions=none"]
     words += ["--config.protocols=same_token,nonoverlap,order"]
@@ -228,10 +212,7 @@ def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "home"))
     lines = ["---", "configs:", "- config_name: raw", "  data_files:"]
     for number, split in enumerate(("train", "validation", "test")):
-        rows = [
-            "".join(np.random.default_rng(100 * number + i).choice(list("abcdefgh "), 240))
-            for i in range(8)
-        ]
+        rows = [letters(100 * number + i, 240) for i in range(8)]
         datasets.Dataset.from_dict({"text": rows}).to_parquet(tmp_path / "set" / f"{split}.parquet")
         lines += [f"  - split: {split}", f"    path: {split}.parquet"]
     (tmp_path / "set" / "README.md").write_text("\n".join([*lines, "---", ""]))

@@ -111,7 +111,9 @@ def test_training_moves_trained_fields_only(name, decay, train):
         assert same != is_trained
 
 
-def test_combining_the_partition_restores_an_encoding(encoding):
+@pytest.mark.parametrize("stacked", [False, True])
+def test_combining_the_partition_restores_an_encoding(encoding, stacked):
+    encoding = posenc_jax.stack([encoding, encoding]) if stacked else encoding
     trained, fixed = posenc_jax.partition(encoding)
     mask = jax.tree.leaves(posenc_jax.trained_mask(encoding))
     assert len(jax.tree.leaves(trained)) == sum(mask)
@@ -119,9 +121,3 @@ def test_combining_the_partition_restores_an_encoding(encoding):
     again = posenc_jax.combine(trained, fixed)
     assert jax.tree.structure(again) == jax.tree.structure(encoding)
     jax.tree.map(np.testing.assert_array_equal, again, encoding)
-
-
-def test_combining_the_partition_restores_a_stack():
-    stacked = posenc_jax.stack([built("t5"), built("t5")])
-    again = posenc_jax.combine(*posenc_jax.partition(stacked))
-    assert again.layers == 2 and again.table.shape == (2, 32, DIMS.heads)

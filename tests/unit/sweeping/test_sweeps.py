@@ -166,10 +166,10 @@ def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
     job.folder.mkdir()
     job.log.write_text("error: of yesterday\n")
     progress = run.Progress(job, log_from=job.log.stat().st_size)
-    with job.log.open("a") as stream:
-        stream.write("step 1\nerror: it belongs to another:\n  seed: 0 there, 1 here\nuse it\n")
+    why = "error: it belongs to another:\n  seed: 0 there, 1 here\nuse another\n"
+    job.log.write_text(f"{job.log.read_text()}step 1\n{why}")
     said = run.reason_of(progress, errors.IO)
-    assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use it")
+    assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use another")
     status = {"state": "failed", "code": errors.IO, "reason": "no room\nfor a checkpoint"}
     (job.folder / "status.json").write_text(json.dumps(status))
     assert run.reason_of(progress, errors.IO).endswith("error: no room; for a checkpoint")

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from sizes import config_of
 
-from configs import rope
-from posenc_jax.config import load
 from posenc_jax.runs import parameters
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.training.console import Report
@@ -17,10 +16,8 @@ MEASURED = {"loss": 1.0, "bpb": 1.0, "grad_norm": 1.0}
 
 @pytest.fixture(scope="module")
 def run():
-    config = rope.get_config()
-    config.model.update(width=16, heads=2, layers=1, vocab=31)
-    run = load(config)
-    return run, parameters.make(run)
+    config = config_of("rope", **{"model.layers": 1})
+    return config, parameters.make(config)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import functools
 import json
-from importlib import import_module
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import optax
 import pytest
 from attending import close
 from configured import problems_of
-from sizes import rows
+from sizes import config_of, rows
 
 import models
 from configs import base
@@ -28,18 +27,10 @@ from posenc_jax.training.optimizer import bias_travel, decays, make, schedule, t
 pytestmark = pytest.mark.sampled
 
 
-@pytest.fixture
-def config():
-    def make(name="rope", **fields):
-        config = import_module(f"configs.{name}").get_config()
-        config.model.update(width=16, heads=2, layers=2, vocab=31)
-        config.update(train_length=8, batch_size=4, steps=50, warmup_steps=5)
-        if name == "randomized":
-            config.encoding.max_position = 64
-        config.update_from_flattened_dict(fields)
-        return load(config)
-
-    return make
+def config(name="rope", **fields):
+    sizes = {"train_length": 8, "steps": 50, "warmup_steps": 5}
+    most = {"encoding.max_position": 64} if name == "randomized" else {}
+    return config_of(name, **sizes | most | fields)
 
 
 @functools.cache
@@ -64,12 +55,12 @@ def run(config, count=3):
     return state, losses, parts
 
 
-def test_a_kernel_missing_on_this_platform_is_refused(config):
+def test_a_kernel_missing_on_this_platform_is_refused():
     with pytest.raises(ConfigError, match="this process runs on cpu; use auto"):
         parameters.check(config(**{"model.attention": "kernel"}))
 
 
-def test_the_loss_is_the_weighted_mean_of_nats(config):
+def test_the_loss_is_the_weighted_mean_of_nats():
     parts, optimizer, step = step_of(config())
     batch = rows()._replace(weights=np.tile(np.float32([1, 1, 1, 0, 1, 1, 0, 1]), (4, 1)))
     total = jax.jit(lambda: train_step.summed_loss(parts, parts.params(), batch, None, False))()
@@ -88,7 +79,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("t5", "fire")]
 
 
 @pytest.mark.parametrize("name", ["rope", "learned", "randomized", *SLOW])
-def test_a_step_changes_every_trained_array_and_no_fixed_one(name, config):
+def test_a_step_changes_every_trained_array_and_no_fixed_one(name):
     settings = config(name, weight_decay=0.5)
     state, losses, parts = run(settings, count=5)
     assert all(np.isfinite(losses))
@@ -103,7 +94,7 @@ def test_a_step_changes_every_trained_array_and_no_fixed_one(name, config):
         assert not before["encoding"]
 
 
-def test_weight_decay_applies_to_kernels_only(config):
+def test_weight_decay_applies_to_kernels_only():
     params = parameters.make(config("learned", **{"model.tied": False})).params()
     decayed = decays(params, models.Transformer)
     assert not any(jax.tree.leaves(decayed["encoding"]))
@@ -123,7 +114,7 @@ def orthogonalised(matrix):
     return x if x.shape == matrix.shape else x.T
 
 
-def test_muon_orthogonalises_the_matrices_of_each_layer_and_leaves_the_rest_to_adamw(config):
+def test_muon_orthogonalises_the_matrices_of_each_layer_and_leaves_the_rest_to_adamw():
     fields = {"model.tied": False, "encoding_rate": 3.0, "weight_decay": 0.5}
     muon, adamw = (config("learned", optimizer=name, **fields) for name in ("muon", "adamw"))
     params, optimizers = parameters.make(muon).params(), (make(muon), make(adamw))
@@ -151,19 +142,22 @@ def test_muon_orthogonalises_the_matrices_of_each_layer_and_leaves_the_rest_to_a
     assert len(momentum) == 6
 
 
-def test_accumulated_pieces_equal_the_whole_batch(config):
-    (whole, losses, _), (accumulated, same, _) = run(config()), run(config(accumulate=4))
+def test_accumulated_pieces_equal_the_whole_batch():
+    (whole, losses, _), (accumulated, same, _) = (
+        run(config()),
+        run(config(accumulate=4)),
+    )
     np.testing.assert_allclose(losses, same, rtol=1e-5)
     close(whole, accumulated, atol=2e-4)
 
 
 @pytest.mark.slow
-def test_rematerialisation_does_not_change_losses(config):
+def test_rematerialisation_does_not_change_losses():
     plain, again = run(config())[1], run(config(**{"model.remat": True}))[1]
     np.testing.assert_allclose(plain, again, rtol=1e-6)
 
 
-def test_random_positions_depend_on_seed_and_step_only(config):
+def test_random_positions_depend_on_seed_and_step_only():
     parts, optimizer, step = step_of(config("randomized", weight_decay=0.5))
 
     def loss(at_step):
@@ -173,7 +167,7 @@ def test_random_positions_depend_on_seed_and_step_only(config):
     assert loss(0) == loss(0) != loss(1) == loss(1)
 
 
-def test_learning_rates_rise_then_fall(config):
+def test_learning_rates_rise_then_fall():
     cosine = schedule(config(steps=100, warmup_steps=10, learning_rate=1.0))
     at = lambda rate, *steps: [rate(step - 1) for step in steps]  # noqa: E731 optax counts from 0
     np.testing.assert_allclose(at(cosine, 1, 5, 10, 55, 100), [0.1, 0.5, 1, 0.55, 0.1], rtol=1e-5)
@@ -185,7 +179,7 @@ def test_learning_rates_rise_then_fall(config):
         assert all(rate > 0 for rate in at(flat, *range(1, 11)))  # no step has rate 0
 
 
-def test_the_logged_rate_is_that_of_the_step(config, tmp_path):
+def test_the_logged_rate_is_that_of_the_step(tmp_path):
     settings, path = config(log_every=1), tmp_path / "metrics.jsonl"
     report = Report(Workdir(tmp_path), settings, parameters.make(settings), step=0)
     with Recorder(report, Metrics(path, 0), None, float, lossless=True) as record:
@@ -197,7 +191,7 @@ def test_the_logged_rate_is_that_of_the_step(config, tmp_path):
     assert [line["loss"] for line in lines] == [2.0, 1.5]
 
 
-def test_a_gradient_is_clipped_to_the_norm(config):
+def test_a_gradient_is_clipped_to_the_norm():
     chain = make(config(clip=0.5, weight_decay=0.0))
     params = {"model": {"norm.scale": jnp.zeros(4)}, "encoding": {}}
     state = chain.init(params)
@@ -209,7 +203,7 @@ def test_a_gradient_is_clipped_to_the_norm(config):
     np.testing.assert_allclose(optax.tree.norm(moment), 0.1 * 0.5, rtol=1e-5)
 
 
-def test_array_names_are_independent_of_flax_wrappers(config):
+def test_array_names_are_independent_of_flax_wrappers():
     parts = parameters.make(config("t5"))
     params = parts.params()
     assert "blocks.attention.q.kernel" in params["model"]
