@@ -23,9 +23,7 @@ WRONG = {bool: [1], int: [-1, 1.5, FAR], float: [float("nan"), "x"], str: ["no s
 
 
 REFUSED = {
-    "ropee": [
-        ({}, r"unknown encoding 'ropee'; did you mean 'rope'\? have: alibi, cope, "),
-    ],
+    "ropee": [({}, r"unknown encoding 'ropee'; did you mean 'rope'\? have: alibi, cope, ")],
     "_rotation": [({}, "unknown encoding '_rotation'")],
     "": [({}, "unknown encoding ''; have: alibi")],
     "rope": [

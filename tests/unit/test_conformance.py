@@ -394,11 +394,7 @@ def by_other_names(dim, base, train_length, scale):
         ("yarn mine:absent", 2, "cannot import mine:absent"),
         ("yarn mine", 2, "must be given as MODULE:FUNCTION"),
         ("yran mine:frequencies", 2, "unknown subject 'yran'; did you mean 'yarn'?"),
-        (
-            "yarn",
-            0,
-            "returns: inv_freq, float64 [64] in the first ... case: s = 1 changes nothing",
-        ),
+        ("yarn", 0, "returns: inv_freq, float64 [64] in the first ... case: s = 1 changes nothing"),
         ("--list", 0, "16 cases  yarn(head_dim, base, train_length, scale"),
     ],
 )

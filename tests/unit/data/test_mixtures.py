@@ -115,11 +115,7 @@ def test_held_out_answers_are_solvable_within_their_row(texts):
 
 @pytest.mark.parametrize(
     ("shares", "rows"),
-    [
-        ((1, 1, 1), (334, 333, 333)),
-        ((999, 1), (999, 1)),
-        ((0.4988, 0.4998, 0.0014), (499, 500, 1)),
-    ],
+    [((1, 1, 1), (334, 333, 333)), ((999, 1), (999, 1)), ((0.4988, 0.4998, 0.0014), (499, 500, 1))],
 )
 def test_shares_are_rounded_to_rows_of_a_thousand(shares, rows):
     mixed = batches.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0)

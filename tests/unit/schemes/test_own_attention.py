@@ -6,19 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import (
-    B,
-    H,
-    K,
-    build,
-    close,
-    compiled,
-    documents,
-    qkv,
-    scores_of,
-    turned,
-    visible,
-)
+from attending import B, H, K, build, close, compiled, documents, qkv, scores_of, turned, visible
 from sizes import L
 
 import models

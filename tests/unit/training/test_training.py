@@ -143,10 +143,7 @@ def test_muon_orthogonalises_the_matrices_of_each_layer_and_leaves_the_rest_to_a
 
 
 def test_accumulated_pieces_equal_the_whole_batch():
-    (whole, losses, _), (accumulated, same, _) = (
-        run(config()),
-        run(config(accumulate=4)),
-    )
+    (whole, losses, _), (accumulated, same, _) = (run(config()), run(config(accumulate=4)))
     np.testing.assert_allclose(losses, same, rtol=1e-5)
     close(whole, accumulated, atol=2e-4)
 
