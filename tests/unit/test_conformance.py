@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import latents
 import numpy as np
 import pytest
-from attending import call, compiled
+from attending import KEY, call, compiled
 from running import ROOT, committed
 
 import posenc_jax
@@ -23,13 +23,10 @@ from posenc_jax import extensions, schemes
 from posenc_jax.attention import rotate
 from posenc_jax.encoding import Dims, Tokens
 
-KEY = jax.random.key(0)
-
 
 def build(name, heads=1, head_dim=2, train_length=64, **options):
-    return posenc_jax.build(
-        name, Dims(heads, head_dim, heads * head_dim, train_length), KEY, **options
-    )
+    dims = Dims(heads, head_dim, heads * head_dim, train_length)
+    return posenc_jax.build(name, dims, KEY, **options)
 
 
 # Our functions, as the subjects are called
@@ -37,9 +34,8 @@ def build(name, heads=1, head_dim=2, train_length=64, **options):
 
 def rotary(name):
     def extended(head_dim, base, train_length=64, scale=1.0, length=0, fraction=1.0, **options):
-        rope = build(
-            "rope", 1, int(head_dim / fraction), train_length, base=base, fraction=fraction
-        )
+        size = int(head_dim / fraction)
+        rope = build("rope", 1, size, train_length, base=base, fraction=fraction)
         if "_" in name and name != "ntk_by_parts":  # dynamic or stepped
             scale = length / train_length
         with warnings.catch_warnings():
@@ -111,13 +107,9 @@ def sandwich(distance, heads, dbar):
 
 
 def fire(length, c, threshold, w1, b1, w2):
-    encoding = build("fire", w2.shape[1], hidden=len(w1)).replace(
-        log_c=jnp.log(c),
-        log_threshold=jnp.log(threshold / 64),
-        hidden_kernel=w1,
-        hidden_bias=b1,
-        kernel=w2,
-    )
+    encoding = build("fire", w2.shape[1], hidden=len(w1))
+    encoding = encoding.replace(hidden_kernel=w1, hidden_bias=b1, kernel=w2)
+    encoding = encoding.replace(log_c=jnp.log(c), log_threshold=jnp.log(threshold / 64))
     return call(encoding, "bias", np.arange(length), np.arange(length))
 
 
@@ -201,9 +193,8 @@ def distance(name):
 
 
 def dca(length, train_length):
-    extended = posenc_jax.extend(
-        "dca", build("rope", train_length=train_length), length / train_length
-    )
+    rope = build("rope", train_length=train_length)
+    extended = posenc_jax.extend("dca", rope, length / train_length)
     return extensions.distances("dca", length, train_length), extended.inner.gain**2
 
 
@@ -274,9 +265,8 @@ def test_every_encoding_and_extension_has_a_subject():
 def test_the_page_lists_every_subject_with_its_cases():
     page = (ROOT / "conformance" / "README.md").read_text()
     for name in checking.names():
-        assert (
-            f"| `{name}` | {len(load(name).cases)} | {load(name).about.splitlines()[0]} |" in page
-        )
+        subject = load(name)
+        assert f"| `{name}` | {len(subject.cases)} | {subject.about.splitlines()[0]} |" in page
 
 
 # The suite itself
@@ -288,12 +278,11 @@ def test_outputs_are_those_of_the_reference(name):
     stored = json.loads(path.read_text(encoding="utf-8"))
     made = json.loads(make.text(make.completed(name, stored)))
     assert path.read_text(encoding="utf-8") == make.text(stored)  # its layout
+    exact = functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12, strict=True)
     for case, again in zip(stored["cases"], made["cases"], strict=True):
-        numbers = [each.pop("outputs") for each in (case, again)]
-        for old, new in zip(*(x.values() for x in numbers), strict=True):
-            np.testing.assert_allclose(
-                np.float64(new), np.float64(old), rtol=1e-12, atol=1e-12, strict=True
-            )
+        numbers = [each.pop("outputs").values() for each in (again, case)]
+        for new, old in zip(*numbers, strict=True):
+            exact(np.float64(new), np.float64(old))
     assert stored == made
 
 

@@ -126,12 +126,10 @@ def test_types_of_two_bytes_are_held_as_they_are(kind, tmp_path):
     adopted = read(write_gguf(tmp_path / "model.gguf", quantised=quantised))
     model = adopted.params["model"]
     dtype = np.float16 if kind == "F16" else ml_dtypes.bfloat16
-    up = model["blocks.mlp.up.kernel"]
+    up, theirs = model["blocks.mlp.up.kernel"], drawn()["model.layers.1.mlp.up_proj.weight"]
     assert adopted.facts["weights"] == f"{np.dtype(dtype)}+float32"  # not quantised
     assert up.dtype == dtype and model["norm.scale"].dtype == np.float32
-    np.testing.assert_array_equal(
-        up[1].T, drawn()["model.layers.1.mlp.up_proj.weight"].astype(dtype)
-    )
+    np.testing.assert_array_equal(up[1].T, theirs.astype(dtype))
 
 
 def test_matrices_are_held_as_bfloat16_on_request(tmp_path):
@@ -140,8 +138,7 @@ def test_matrices_are_held_as_bfloat16_on_request(tmp_path):
         for weights in ("bfloat16", None)
     )
     for name, array in whole.items():
-        matrix = not name.endswith("scale")
-        expected = array.astype(ml_dtypes.bfloat16) if matrix else array
+        expected = array if name.endswith("scale") else array.astype(ml_dtypes.bfloat16)
         assert held[name].dtype == expected.dtype
         np.testing.assert_array_equal(held[name], expected)
 
@@ -201,15 +198,11 @@ def test_the_factors_of_llama3_tell_its_original_length(tmp_path):
             read(written("b.gguf", values))
 
 
-def gain(name):
-    return {
-        "scaling": "yarn",
-        "edit": lambda writer: writer.add_float32(f"llama.rope.scaling.{name}", 1.2),
-    }
+def stated(name, value):
+    return {"edit": lambda writer: writer.add_float32(f"llama.{name}", value)}
 
 
-def capped(name):
-    return {"edit": lambda writer: writer.add_float32(f"llama.{name}", 30.0)}
+YARN = {"scaling": "yarn"}  # whose gains have two meanings
 
 
 @pytest.mark.parametrize(
@@ -217,12 +210,12 @@ def capped(name):
     [
         ({"kind": "gemma2"}, "architecture 'gemma2' is not supported"),
         ({"pre": "deepseek-v9"}, "pre-tokenizer 'deepseek-v9' is not supported"),
-        (capped("attn_logit_softcapping"), r"a soft cap on logits of attention \(attn_logit"),
-        (capped("final_logit_softcapping"), r"a soft cap on logits \(final_logit_softcapping"),
+        (stated("attn_logit_softcapping", 3e1), r"a soft cap on logits of attention \(attn_logit"),
+        (stated("final_logit_softcapping", 3e1), r"a soft cap on logits \(final_logit_softcapping"),
         ({"kind": "gemma3", "base": None}, "rope.freq_base is missing"),
         ({"kind": "gemma3", "layers": 62}, "query_pre_attn_scalar = 4.0 is not supported, only 6"),
         *(
-            (gain(name), f"rope.scaling.{name} is not supported")  # gains of two meanings
+            (YARN | stated(f"rope.scaling.{name}", 1.2), f"rope.scaling.{name} is not supported")
             for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor")
         ),
     ],
@@ -295,10 +288,8 @@ def test_a_file_that_is_cut_or_lacks_a_key_ends_in_an_error_of_ours(tmp_path):
 
 @pytest.mark.parametrize("merges", [["1 2 3"], ["1"], [" "], ["1 \u2014"], ["1 3"]])
 def test_a_bad_merge_is_an_error_of_the_data(merges, tmp_path, monkeypatch):
-    write_merges = gguf.GGUFWriter.add_token_merges
-    monkeypatch.setattr(
-        gguf.GGUFWriter, "add_token_merges", lambda writer, _: write_merges(writer, merges)
-    )
+    name, write = "add_token_merges", gguf.GGUFWriter.add_token_merges
+    monkeypatch.setattr(gguf.GGUFWriter, name, lambda writer, _: write(writer, merges))
     with pytest.raises(DataError, match="cannot read .*model.gguf"):
         read(write_gguf(tmp_path / "model.gguf"))
 
@@ -316,14 +307,14 @@ def test_a_text_without_the_missing_bytes_of_a_vocabulary_needs_no_offsets(tmp_p
 
 def gemma(dtype=np.float32):
     """The arrays of a Gemma 3 whose norms hold their scales without the 1."""
-    arrays = {name: array for name, array in drawn(dtype).items() if name != "lm_head.weight"}
+    arrays, rng = drawn(dtype), np.random.default_rng(3)
+    del arrays["lm_head.weight"]
     sizes = {"pre_feedforward_layernorm": D, "post_feedforward_layernorm": D}
     sizes |= {"self_attn.q_norm": K, "self_attn.k_norm": K}
-    rng = np.random.default_rng(3)
     for layer in range(LAYERS):
         for name, size in sizes.items():
-            path = f"model.layers.{layer}.{name}.weight"
-            arrays[path] = (0.3 * rng.normal(size=size)).astype(dtype)
+            scale = (0.3 * rng.normal(size=size)).astype(dtype)
+            arrays[f"model.layers.{layer}.{name}.weight"] = scale
     return arrays
 
 

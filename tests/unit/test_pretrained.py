@@ -12,6 +12,7 @@ import pytest
 from damage import DEEP, variations
 from huggingface_hub.utils import filter_repo_objects
 from llamas import LAYERS, LLAMA, D, H, K, L, V, drawn, logits, write
+from tokenizers import Tokenizer, decoders, processors
 
 import posenc_jax
 from posenc_jax import pretrained
@@ -19,6 +20,7 @@ from posenc_jax.config import Evaluation
 from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.evaluation import generate
 from posenc_jax.evaluation.evaluate import evaluate
+from posenc_jax.evaluation.losses import Reader
 from posenc_jax.pretrained import families
 from posenc_jax.pretrained.adopt import adopt, read
 from posenc_jax.runs.parameters import by_path
@@ -31,6 +33,7 @@ LLAMA3["original_max_position_embeddings"] = L
 LONGROPE = {"type": "longrope", "short_factor": [1.0] * 3, "long_factor": [2.0] * 3}
 LONGROPE["original_max_position_embeddings"] = 16
 GEMMA = {"model_type": "gemma3_text", "query_pre_attn_scalar": K}
+WINDOWS = {"use_sliding_window": True}
 EXTENDED = LLAMA | {"rope_scaling": YARN, "max_position_embeddings": 4 * L}
 
 
@@ -108,8 +111,7 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         ({"model_type": "gemma3"}, "model_type 'gemma3' is not supported"),  # of GGUF files
         ({"model_type": "gemma3", "text_config": {"a": 1}}, r"more than text \(text_config\)"),
         (
-            {"model_type": "smollm3", "use_sliding_window": True, "sliding_window": 8}
-            | {"no_rope_layers": [1, 0]},
+            WINDOWS | {"model_type": "smollm3", "sliding_window": 8, "no_rope_layers": [1, 0]},
             "the layers without rotation must be those that see everything",
         ),
         ({"num_key_value_heads": 3}, "heads must be a multiple of kv_heads"),
@@ -120,11 +122,7 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         ({"num_hidden_layers": 10**30}, "num_hidden_layers must be at most 10,000"),
         ({"vocab_size": None, "hidden_size": [16]}, "hidden_size must be .* vocab_size is missing"),
         (
-            {
-                "model_type": "qwen3",
-                "use_sliding_window": True,
-                "layer_types": ["sliding_attention"],
-            },
+            WINDOWS | {"model_type": "qwen3", "layer_types": ["sliding_attention"]},
             "layer_types has 1 entries for 2 layers",
         ),
         (
@@ -206,16 +204,9 @@ def test_add_bos_token_decides_what_is_put_first(stated, prefix, tmp_path):
 
 
 def test_a_tokenizer_that_puts_a_token_first_decides_without_add_bos_token(folder):
-    path = folder / "tokenizer.json"
-    written = json.loads(path.read_text())
-    first = {"SpecialToken": {"id": "<s>", "type_id": 0}}
-    written["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [first, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [first, {"Sequence": {"id": "A", "type_id": 0}}],
-        "special_tokens": {"<s>": {"id": "<s>", "ids": [257], "tokens": ["<s>"]}},
-    }
-    path.write_text(json.dumps(written))
+    read = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    read.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A $B", [("<s>", 257)])
+    read.save(str(folder / "tokenizer.json"))
     assert pretrained.load(folder).facts["prefix"] == 257
 
 
@@ -241,8 +232,6 @@ def test_an_adopted_run_holds_the_model_and_no_text(folder, tmp_path):
 
 
 def test_the_prefix_replaces_the_first_token_of_a_row(folder, tmp_path):
-    from posenc_jax.evaluation.losses import Reader
-
     loaded = pretrained.load(folder)
     tokens = np.random.default_rng(2).integers(0, V, 100)
     plain, prefixed = (
@@ -294,8 +283,7 @@ def test_a_model_in_place_of_a_run_is_answered_with_the_command(folder, tmp_path
 
 FOLDERS = {  # config.json by family, not all of which suit the arrays
     "llama": EXTENDED | {"rope_scaling": YARN | {"beta_fast": 8, "mscale": 1.0}},
-    "qwen3": LLAMA
-    | {"model_type": "qwen3", "use_sliding_window": True, "layer_types": ["full_attention"] * 2},
+    "qwen3": LLAMA | WINDOWS | {"model_type": "qwen3", "layer_types": ["full_attention"] * 2},
     "smollm3": LLAMA | {"model_type": "smollm3", "no_rope_layers": [1, 0]},
     "gemma3": LLAMA | GEMMA | {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}}},
     "longrope": LLAMA | {"rope_parameters": {"rope_type": "longrope", "long_factor": [1.0] * 3}},
@@ -352,10 +340,7 @@ def test_a_damaged_file_is_named(file, content, message, folder):
 
 def test_a_table_that_is_not_in_the_file_is_not_made(tmp_path):
     gpt2 = {"model_type": "gpt2", "n_layer": 1, "n_head": 4, "n_embd": 2**20, "vocab_size": 264}
-    arrays = {
-        "wpe.weight": np.zeros((8, 4), np.float32),
-        "wte.weight": np.zeros((8, 4), np.float32),
-    }
+    arrays = {f"{name}.weight": np.zeros((8, 4), np.float32) for name in ("wpe", "wte")}
     folder = write(tmp_path / "gpt2", arrays, gpt2 | {"n_positions": 2**24})
     with pytest.raises(ConfigError, match="its table of positions has not 16777216 rows"):
         pretrained.load(folder)
@@ -378,11 +363,9 @@ def test_sizes_of_bloom_have_two_names():
 
 def test_a_continuation_keeps_its_first_space(folder, tmp_path, monkeypatch):
     """Decoders of SentencePiece drop the first space of what they are given."""
-    path = folder / "tokenizer.json"
-    written = json.loads(path.read_text())
-    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
-    written["decoder"] = {"type": "Sequence", "decoders": [written["decoder"], strip]}
-    path.write_text(json.dumps(written))
+    read = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    read.decoder = decoders.Sequence([read.decoder, decoders.Strip(" ", 1, 0)])
+    read.save(str(folder / "tokenizer.json"))
     adopt(folder, tmp_path / "run")
     subject = load_subject(tmp_path / "run")
     ids = subject.tokenizer.encode(" ox")

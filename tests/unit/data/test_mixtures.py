@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from configured import problems_of
@@ -69,8 +70,7 @@ def test_batches_depend_on_seed_and_step_only(texts):
     again, same = prepared(texts)
     assert corpus.fingerprint == again.fingerprint
     for step in (0, 7, 101):
-        for first, second in zip(rows.batch(step), same.batch(step), strict=True):
-            np.testing.assert_array_equal(first, second)
+        jax.tree.map(np.testing.assert_array_equal, rows.batch(step), same.batch(step))
     assert (rows.batch(3).inputs != prepared(texts, seed=1)[1].batch(3).inputs).any()
 
 
@@ -84,10 +84,8 @@ def test_processes_read_their_rows_of_the_same_batch(texts):
 def test_a_mixture_keeps_the_row_order_of_each_text(texts):
     """A mixture neither skips nor repeats a row within an epoch."""
     corpus, rows = prepared(texts)
-    alone = rows.parts[1]
-    expected = alone.at(range(30)).inputs
-    batches_read = map(rows.batch, range(10))
-    read = np.concatenate([batch.inputs[is_task(batch)] for batch in batches_read])
+    expected = rows.parts[1].at(range(30)).inputs
+    read = np.concatenate([batch.inputs[is_task(batch)] for batch in map(rows.batch, range(10))])
     np.testing.assert_array_equal(read[:30], expected[: len(read)])
 
 
@@ -125,19 +123,13 @@ def test_shares_are_rounded_to_rows_of_a_thousand(shares, rows):
 @pytest.mark.parametrize(
     ("mixture", "message"),
     [
-        (
-            "stdlib:0.5,variabels:0.5",
-            "unknown source or task 'variabels'; did you mean 'variables'?",
-        ),
+        ("stdlib:1,variabels:1", "unknown source or task 'variabels'; did you mean 'variables'?"),
         ("stdlib:0.5,variables:0", "the share of variables must be a finite number above 0"),
         ("stdlib:1_0,variables:1", "must be a number, such as 0.003 or 3e-3; got '1_0'"),
         ("stdlib:1e308,variables:1", "the share of stdlib must be a number from 1e-30 to 1e+30"),
         ("stdlib:1e400,variables:1", "must be a finite number above 0; got inf"),
         ("stdlib:0.5,variables", "'variables' must give one share, such as variables:0.2"),
-        (
-            "stdlib:0.5,variables:0.2:fra=2",
-            "unknown option of variables: 'fra'; did you mean 'far'?",
-        ),
+        ("stdlib:1,variables:1:fra=2", "unknown option of variables: 'fra'; did you mean 'far'?"),
         ("stdlib:0.5,variables:0.2:far=two", "far of variables must be a number"),
         ("stdlib:0.5,stdlib:0.5", "stdlib is in it twice"),
         ("stdlib:1", "two texts or more"),

@@ -124,13 +124,12 @@ def golden(folder):
                 stream.write(parts[2])
     pyarrow.parquet.write_table(pyarrow.table({"text": texts}), folder / "a.parquet")
     return {
-        "txt": {"source": "text", "path": f"{folder}/txt"},
-        "txt.gz": {"source": "text", "path": f"{folder}/txt/*.gz"},
-        "txt.zst": {"source": "text", "path": f"{folder}/txt/*.zst"},
+        **{
+            f"{name}{end}": {"source": source, "path": f"{folder}/{name}/*{end}".removesuffix("/*")}
+            for source, name in (("text", "txt"), ("jsonl", "jsonl"))
+            for end in ("", ".gz", ".zst")
+        },
         "begins": {"source": "text", "path": f"{folder}/txt", "begins": " = [^=]"},
-        "jsonl": {"source": "jsonl", "path": f"{folder}/jsonl"},
-        "jsonl.gz": {"source": "jsonl", "path": f"{folder}/jsonl/*.gz"},
-        "jsonl.zst": {"source": "jsonl", "path": f"{folder}/jsonl/*.zst"},
         "parquet": {"source": "parquet", "path": f"{folder}/*.parquet"},
         "choose": {"source": "parquet", "path": f"{folder}/*.parquet", "choose_fraction": 0.3},
     }

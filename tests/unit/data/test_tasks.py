@@ -12,16 +12,22 @@ from posenc_jax import registry
 from posenc_jax.config import load
 from posenc_jax.data import corpora, tasks
 from posenc_jax.data.prepare import prepare
+from posenc_jax.data.tasks.needle import WORDS
 
 L, FAR = 128, 4.0
 PROBES = [name for name in registry.tasks() if issubclass(tasks.find(name), tasks.Probe)]
 
 
-def task(name):
+def source_of(name, length=L, **data):
     config = rope.get_config()
-    config.train_length = L
-    config.data.update(source="synthetic", task=name, far=FAR)
-    return load(config).data.source.drawn
+    config.train_length = length
+    config.data.update(source="synthetic", task=name, **data)
+    assert problems_of(config) == []
+    return load(config).data.source
+
+
+def task(name):
+    return source_of(name, far=FAR).drawn
 
 
 def drawn(name, split="valid", count=24, seed=3):
@@ -55,10 +61,7 @@ def test_tests_are_the_same_for_every_seed_and_no_training(name):
 
 @pytest.mark.parametrize("name", ["copy", "mqar"])
 def test_progress_ends_at_the_size_of_a_source(name):
-    config = rope.get_config()
-    config.train_length = L
-    config.data.update(source="synthetic", task=name, documents=40)
-    source = load(config).data.source
+    source = source_of(name, documents=40)
     assert sum(document.size for document in source.documents(0)) == source.size
 
 
@@ -118,8 +121,6 @@ def test_guesses_have_the_accuracy_of_chance(name):
 
 
 def test_needle_words_of_training_and_test_are_disjoint():
-    from posenc_jax.data.tasks.needle import WORDS
-
     assert not set(WORDS[True]) & set(WORDS[False])
 
 
@@ -168,12 +169,8 @@ def test_needles_do_not_overlap(length, needles):
 
 
 def prepared(tmp_path, seed=0, **data):
-    config = rope.get_config()
-    config.train_length = 32
-    config.data.update(source="synthetic", task="variables", documents=50, cache=str(tmp_path))
-    config.data.update(data)
-    assert problems_of(config) == []
-    return prepare(load(config).data.source, seed, quiet=True)
+    source = source_of("variables", 32, documents=50, cache=str(tmp_path), **data)
+    return prepare(source, seed, quiet=True)
 
 
 def test_a_task_corpus_stores_gaps_chance_and_fixed_tests(tmp_path):

@@ -78,11 +78,9 @@ def test_every_question_is_answered_by_earlier_tokens(variant, law, training):
 @pytest.mark.parametrize("law", ["within", "octaves", "log"])
 def test_gaps_of_the_last_questions_follow_their_law(law):
     """The Kolmogorov distance to the closed form is below 0.04."""
-    gaps_found = []
-    for _, answers, gaps_ in drawn("latest", law, False, 600):
-        gaps_found.extend(gaps_[-LAST:][answers[-LAST:]].tolist())
+    documents = drawn("latest", law, False, 600)
+    gaps_found = np.sort(np.concatenate([g[-LAST:][a[-LAST:]] for _, a, g in documents]))
     assert len(gaps_found) > 1500
-    gaps_found = np.sort(gaps_found)
     law_of = share_within(law, gaps_found)
     empirical = np.searchsorted(gaps_found, gaps_found, side="right") / len(gaps_found)
     assert np.abs(law_of - empirical).max() < 0.04
@@ -93,9 +91,8 @@ def test_gaps_of_the_last_questions_follow_their_law(law):
 def test_a_reader_of_a_short_context_reaches_the_ceiling(law, context):
     right, count = 0.0, 0
     for tokens, answers, _ in drawn("latest", law, False, 400):
-        for place in np.flatnonzero(answers)[-3:]:
-            if place < len(tokens) - LAST:
-                continue
+        places = np.flatnonzero(answers)[-3:]
+        for place in places[places >= len(tokens) - LAST]:
             # The setting may be at most `context` tokens before the question.
             seen = tokens[max(0, place - 1 - context) : place + 1]
             known = solve(seen)[-1]
@@ -164,21 +161,18 @@ class TestOrdered:
         single = self.questions(training, older="0,1", count=40)
         assert {len(question.back) - 1 for question, _ in single} == {1}
 
+    def separations(self, training, **fields):
+        found = [question.back for question, _ in self.questions(training, **fields)]
+        return [back[1] - back[0] for back in found if len(back) > 1]
+
     def test_training_and_test_cover_every_separation(self):
         for training, longest in ((True, L), (False, FAR * L)):
-            separations = [
-                f.back[1] - f.back[0] for f, _ in self.questions(training) if len(f.back) > 1
-            ]
+            separations = self.separations(training)
             octaves = np.histogram(np.log2(separations), np.arange(int(np.log2(longest)) + 1))[0]
             assert max(separations) <= longest and np.all(octaves > 0.015 * len(separations))
             # Separations are log-uniform except where a document is too short.
             assert octaves[0] < 2.5 * octaves[len(octaves) // 2]
-        near = [
-            f.back[1] - f.back[0]
-            for f, _ in self.questions(False, separation=0.125)
-            if len(f.back) > 1
-        ]
-        assert max(near) <= L
+        assert max(self.separations(False, separation=0.125)) <= L
 
     def test_the_last_test_questions_cover_every_distance(self):
         gaps_ = [question.back[0] for question, _ in self.questions(False, last=True)]
@@ -189,6 +183,4 @@ class TestOrdered:
         for few in (4, 24):
             drawn = Variables(train_length=L, far=FAR, variant="ordered", names=few)
             tokens = np.concatenate([one.text for one in drawn.draw("valid", 40, 0)])
-            assert (
-                len({(token - SET) // VALUES for token in tokens.tolist() if token >= SET}) == few
-            )
+            assert len(np.unique((tokens[tokens >= SET] - SET) // VALUES)) == few
