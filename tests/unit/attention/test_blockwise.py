@@ -1,4 +1,4 @@
-"""Blockwise attention and its gradients against full float64 attention, for every encoding."""
+"""Attention and its gradients against full float64 attention, for every encoding."""
 
 import functools
 import sys
@@ -13,7 +13,7 @@ from sizes import DIMS
 
 import posenc_jax
 from posenc_jax import schemes
-from posenc_jax.attention import attend, attention, blockwise, plain
+from posenc_jax.attention import attend, attention, blockwise, phase_between, plain
 from posenc_jax.encoding import Tokens, trained_mask
 from posenc_jax.layers import overrides
 
@@ -90,7 +90,7 @@ def setting(name, length, *, queries=None, groups=H, window=None, cut=None, **op
     q_positions = k_positions[length - queries :]
     if cut is not None:
         q_positions, k_positions = (jnp.tile(x, (B, 1)) for x in (q_positions, k_positions))
-    phase = posenc_jax.attention.phase_between(encoding, q_positions, k_positions)
+    phase = phase_between(encoding, q_positions, k_positions)
     features = None, None
     if overrides(encoding, "read"):
         whole = encoding.read(jax.random.normal(jax.random.key(9), (B, length, DIMS.width)))
@@ -108,47 +108,40 @@ def check(name, length, limit=2e-5, **options):
     encoding, given, (q, k, v, cotangent) = setting(name, length, **options)
     features = given["q_tokens"].features, given["k_tokens"].features
 
-    def loss(way, pick):
+    def loss(way):
         def run(q, k, v, encoding, features):
             sides = {
                 name: given[name].replace(features=carried)
                 for name, carried in zip(("q_tokens", "k_tokens"), features, strict=True)
             }
-            out = pick(way(q, k, v, encoding, **given | sides))
+            phase = phase_between(encoding, *(side.position for side in sides.values()))
+            out = way(q, k, v, encoding, **sides, phase=phase)
+            out = out if way is full else out[0]  # without its log-sums
             return jnp.sum(out * cotangent), out
 
         return jax.jit(jax.value_and_grad(run, (0, 1, 2, 3, 4), has_aux=True))
 
-    ours = loss(blockwise, lambda result: result[0])
-    (_, out), gradients = ours(q, k, v, encoding, features)
+    given_arrays = q, k, v, encoding, features
     with jax.enable_x64(True):
-        double = jax.tree.map(
-            lambda x: jnp.asarray(np.asarray(x), jnp.float64), (q, k, v, encoding, features)
-        )
-        (_, expected), exact = loss(full, lambda result: result)(*double)
-        assert expected.dtype == jnp.float64
-        exact, expected = jax.tree.map(np.asarray, (exact, expected))
-    np.testing.assert_allclose(out, expected, atol=limit)
-    (_, by_plain), _ = loss(plain, lambda result: result[0])(q, k, v, encoding, features)
-    np.testing.assert_allclose(by_plain, expected, atol=limit)
+        double = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), given_arrays)
+        (_, expected), exact = jax.tree.map(np.asarray, loss(full)(*double))
+    assert expected.dtype == np.float64
     # The exact gradient of a query that sees only itself is 0; rounding errors sum over queries,
     # most in T5's table, which is multiplied by sqrt(K).
     rounding = 6e-5 if name == "t5" else 3e-5
-    pairs = zip(jax.tree.leaves(gradients), jax.tree.leaves(exact), strict=True)
-    for ours_, exact_ in pairs:
-        largest = np.abs(exact_).max()
-        error = np.abs(ours_ - exact_).max()
-        assert error <= 1e-4 * largest + rounding, (ours_.shape, error, largest)
-
-
-SOME = ("nope", "rope", "alibi", "t5", "fire")
+    for way in (blockwise, plain):
+        (_, out), gradients = loss(way)(*given_arrays)
+        np.testing.assert_allclose(out, expected, atol=limit)
+        for ours, right in zip(*map(jax.tree.leaves, (gradients, exact)), strict=True):
+            largest, error = np.abs(right).max(), np.abs(ours - right).max()
+            assert error <= 1e-4 * largest + rounding, (way, ours.shape, error, largest)
 
 
 @pytest.mark.parametrize("name", schemes.names())
 @pytest.mark.parametrize(
     "length", [100, *(pytest.param(n, marks=SLOW) for n in (1, 2, 63, 64, 65, 200, 1024))]
 )
-def test_blockwise_matches_full_attention(name, length):
+def test_attention_matches_full_attention(name, length):
     check(name, length)
 
 
@@ -180,7 +173,7 @@ def test_blockwise_matches_full_attention(name, length):
         for loop in (True, False)
     ],
 )
-def test_blockwise_matches_with_windows_documents_groups_and_offsets(
+def test_attention_matches_with_windows_documents_groups_and_options(
     name, length, options, loop, monkeypatch
 ):
     if loop:
@@ -199,7 +192,7 @@ def test_blocks_that_given_positions_hide_are_not_visited(window):
     v = jnp.where(hidden[None, None, :, None], jnp.nan, v)
     encoding, places = build("rope", length).windowed(window), jnp.arange(length)
     sides = [Tokens(position=p, order=p) for p in (places[first : first + queries], places)]
-    phase = posenc_jax.attention.phase_between(encoding, sides[0].position, places)
+    phase = phase_between(encoding, sides[0].position, places)
 
     @jax.jit
     def both(q, k, v):

@@ -1,5 +1,7 @@
 """Encodings: initial values, gradients, precision, and what wraps others."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,12 +113,16 @@ def test_rope_layouts_agree_up_to_a_permutation():
 
 
 @pytest.mark.parametrize("start", [0, 1_000, 131_072, 261_000])
-def test_angles_are_exact_at_large_positions(start):
+def test_angles_and_their_gradients_are_exact_at_large_positions(start):
     freq = np.float32(10_000.0 ** (-np.arange(64) / 64))
-    positions = start + np.arange(1_024)
-    cos, sin = jax.jit(_rotation.cos_sin)(positions[:, None], freq[None])
-    angle = positions[:, None] * freq.astype(np.float64)[None]
+    places = start + np.arange(1_024)[:, None]
+    cos, sin = jax.jit(_rotation.cos_sin)(places, freq[None])
+    angle = places * freq.astype(np.float64)[None]
     close((cos, sin), (np.cos(angle), np.sin(angle)), rtol=0, atol=6e-6)
+    by_freq = functools.partial(jax.jvp, lambda freq: _rotation.cos_sin(places, freq))
+    _, slopes = jax.jit(by_freq)((freq[None],), (np.ones_like(freq)[None],))
+    expected = (-places * np.sin(angle), places * np.cos(angle))
+    close(slopes, expected, rtol=0, atol=6e-6 * max(1, places.max()))
 
 
 def test_xpos_refuses_positions_that_would_overflow():
