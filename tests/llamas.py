@@ -27,8 +27,8 @@ LLAMA = {
 TEXT = "It was the best of times, it was the worst of times. " * 40
 
 
-def shapes_of(config):
-    """Shapes of the arrays of a Llama, by their names."""
+def drawn(dtype=np.float32, config=LLAMA):
+    """The arrays of a Llama."""
     vocab, width = config["vocab_size"], config["hidden_size"]
     mlp, size = config["intermediate_size"], config["head_dim"]
     queries, keys = (config[f"num_{kind}_heads"] * size for kind in ("attention", "key_value"))
@@ -47,27 +47,21 @@ def shapes_of(config):
     shapes["lm_head"] = (vocab, width)
     for layer in range(config["num_hidden_layers"]):
         shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in inner.items()}
-    return {f"{name}.weight": shape for name, shape in shapes.items()}
-
-
-def drawn(dtype=np.float32, config=LLAMA):
-    """The arrays of a Llama."""
     rng = np.random.default_rng(0)
     return {
-        name: (rng.normal(size=shape) * 0.2 + (len(shape) == 1)).astype(dtype)
-        for name, shape in shapes_of(config).items()
+        f"{name}.weight": (rng.normal(size=shape) * 0.2 + (len(shape) == 1)).astype(dtype)
+        for name, shape in shapes.items()
     }
 
 
 def write(folder, arrays=None, config=LLAMA, stated=None):
     folder.mkdir(exist_ok=True)
     arrays = drawn() if arrays is None else arrays
-    half = len(arrays) // 2
-    parts = [dict(list(arrays.items())[:half]), dict(list(arrays.items())[half:])]
-    files = [f"model-{number}.safetensors" for number in (1, 2)]
-    for part, file in zip(parts, files, strict=True):
-        save_file(part, folder / file)
-    index = {name: file for part, file in zip(parts, files, strict=True) for name in part}
+    names, index = list(arrays), {}
+    for number, part in enumerate((names[: len(names) // 2], names[len(names) // 2 :]), 1):
+        file = f"model-{number}.safetensors"
+        save_file({name: arrays[name] for name in part}, folder / file)
+        index |= dict.fromkeys(part, file)
     for file, content in (
         ("model.safetensors.index.json", {"weight_map": index}),
         ("config.json", config),

@@ -15,7 +15,7 @@ from posenc_jax.data import prepare as preparing
 from posenc_jax.evaluation.protocols import columns
 from posenc_jax.runs.workdir import KEPT_FACTS
 
-ROPE = f"--config={ROOT}/configs/rope.py"
+ROPE, EVAL = f"--config={ROOT}/configs/rope.py", "eval_extrapolation.py"
 
 
 def read(*words):
@@ -174,7 +174,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
     [
         ("train.py", "config", [ROPE]),
         ("train.py", "evaluate", [ROPE, "--evaluate=configs/eval.py"]),
-        ("eval_extrapolation.py", "config", []),
+        (EVAL, "config", []),
         ("scripts/prepare_data.py", "config", [ROPE, "--vocab=300", "--out=tokenizer.json"]),
     ],
 )
@@ -190,32 +190,22 @@ def test_text_that_is_not_there_is_refused_without_jax(program, group, words):
     ("name", "words", "code", "message"),
     [
         ("train.py", ["--help"], 0, "Exit codes:"),
-        ("eval_extrapolation.py", ["--help"], 0, "Exit codes:"),
+        (EVAL, ["--help"], 0, "Exit codes:"),
         (
             "train.py",
             ["--config.data.sourec=text"],
             2,
             "unknown field 'data.sourec'; did you mean 'data.source'?",
         ),
-        ("eval_extrapolation.py", ["--confg=1"], 2, "confg"),
+        (EVAL, ["--confg=1"], 2, "confg"),
         ("train.py", ["--config=configs/rope.py:huge"], 2, "unknown size 'huge'; have: tiny"),
-        (
-            "eval_extrapolation.py",
-            ["--config=configs/no.py"],
-            2,
-            "configs/no.py: there is no such file",
-        ),
+        (EVAL, ["--config=configs/no.py"], 2, "configs/no.py: there is no such file"),
         ("train.py", ["stray"], 2, "stray words: stray"),
         ("train.py", ["--steps=10"], 2, "flag --steps; did you mean --config.steps=10? have: "),
         ("train.py", ["--lr=1"], 2, "did you mean --config.learning_rate=1?"),
         ("train.py", ["--data.path=a.txt"], 2, "did you mean --config.data.path=a.txt?"),
         ("train.py", ["--workdr=a"], 2, "did you mean --workdir?"),
-        (
-            "eval_extrapolation.py",
-            ["--extensions=yarn"],
-            2,
-            "did you mean --config.extensions=yarn?",
-        ),
+        (EVAL, ["--extensions=yarn"], 2, "did you mean --config.extensions=yarn?"),
         (
             "train.py",
             ["--config=configs/alibi.py", "--config.encoding.base=500"],

@@ -122,21 +122,6 @@ def tokens(make_tokens):
     return make_tokens(L)
 
 
-def by_attend(model, tokens, encoding, positions, **options):
-    """Return the last hidden states of a one-layer model that attends with `attend`."""
-    block = jax.tree.map(lambda leaf: leaf[0], model.blocks)
-    x = model.embed(tokens)
-    normed = block.attention_norm(x)
-    q, k, v = (
-        project(normed).reshape(*tokens.shape, DIMS.heads, DIMS.head_dim)
-        for project in (block.attention.q, block.attention.k, block.attention.v)
-    )
-    both = {"q_positions": positions, "k_positions": positions}
-    out = attend(q, k, v, encoding, **both, **options)
-    x = x + block.attention.out(out.reshape(x.shape))
-    return model.norm(x + block.mlp(block.mlp_norm(x)))
-
-
 @pytest.mark.parametrize("options", [{}, {"segments": TWO}, {"window": 5}], ids=str)
 @pytest.mark.parametrize("extension", ["none", "rerope:w=4", "self_extend:window=4:group=2"])
 @pytest.mark.sampled
@@ -147,7 +132,16 @@ def test_positions_with_gaps_mean_the_same_in_a_model_and_in_attend(
 
     @jax.jit
     def both(model):
-        hidden = by_attend(model, tokens, encoding, GAPPED, **options)
+        block, x = jax.tree.map(lambda leaf: leaf[0], model.blocks), model.embed(tokens)
+        normed = block.attention_norm(x)
+        q, k, v = (
+            project(normed).reshape(*tokens.shape, DIMS.heads, DIMS.head_dim)
+            for project in (block.attention.q, block.attention.k, block.attention.v)
+        )
+        given = {"q_positions": GAPPED, "k_positions": GAPPED} | options
+        out = attend(q, k, v, encoding, **given)
+        x = x + block.attention.out(out.reshape(x.shape))
+        hidden = model.norm(x + block.mlp(block.mlp_norm(x)))
         actual = model(tokens, encoding, positions=GAPPED, **options)
         return actual, hidden @ model.embed.embedding[...].T
 

@@ -132,10 +132,9 @@ JOINED = [" = One = \n\nof one\n = = More = = \n", " = Two = \nof two\n"]
 class TestDocumentsOfManyRows:
     def test_rows_between_headings_form_one_document(self, prepare, tmp_path):
         pyarrow.parquet.write_table(table("", *ARTICLES), tmp_path / "a.parquet")
-        fields = {"begins": " = [^=]", "valid_fraction": 0.0}
-        corpus = prepare(source="parquet", path=f"{tmp_path}/a.parquet", **fields)
+        source = {"source": "parquet", "path": f"{tmp_path}/a.parquet", "valid_fraction": 0.0}
+        corpus, alone = prepare(begins=" = [^=]", **source), prepare(**source)
         assert texts_of(corpus.train) == ["\n" + JOINED[0], JOINED[1]]
-        alone = prepare(source="parquet", path=f"{tmp_path}/a.parquet", valid_fraction=0.0)
         assert len(alone.train.lengths) == 5 and alone.fingerprint != corpus.fingerprint
 
     def test_lines_between_headings_form_one_document(self, prepare, tmp_path):
@@ -190,9 +189,8 @@ class TestHeldOutByName:
             (tmp_path / folder).mkdir()
             for i in seeds:
                 (tmp_path / folder / f"{i}.txt").write_text(letters(i))
-        corpus = prepare(
-            source="text", path=f"{tmp_path}/train", valid_path=f"{tmp_path}/valid/*.txt"
-        )
+        paths = {"path": f"{tmp_path}/train", "valid_path": f"{tmp_path}/valid/*.txt"}
+        corpus = prepare(source="text", **paths)
         assert texts_of(corpus.train) == [letters(i) for i in range(4)]
         assert texts_of(corpus.valid) == [letters(i) for i in range(4, 7)]
         assert corpus.card["counts"]["duplicates"] == 1

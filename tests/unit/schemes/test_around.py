@@ -266,7 +266,7 @@ def test_layers_share_all_but_their_sinks_and_stacks_keep_them():
     encoding = with_sink("t5", layered(2))
     assert not np.any(encoding.logit) and encoding.name == "t5"
     assert encoding.inner.table.shape == (32, H)
-    stacked = posenc_jax.stack([with_sink("rope"), with_sink("rope")])
+    stacked = posenc_jax.stack([with_sink("rope")] * 2)
     assert stacked.logit.shape == (2, H) and stacked.layer(1).logit.shape == (H,)
 
 

@@ -6,7 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, build, close, compiled, documents, qkv, scores_of, turned, visible
+from attending import (
+    B,
+    H,
+    K,
+    build,
+    close,
+    compiled,
+    documents,
+    mixed,
+    qkv,
+    scores_of,
+    turned,
+    visible,
+)
 from sizes import L
 
 import models
@@ -51,9 +64,7 @@ def counted(q, k, v, encoding, seen):  # seen [Q, S]
     places = np.minimum(np.cumsum(gates[..., ::-1], axis=-1)[..., ::-1], P - 1)
     for row in np.ndindex(scores.shape[:3]):
         scores[row] += np.interp(places[row], np.arange(P), at_places[row])
-    powers = np.where(seen, np.exp(scores), 0)
-    weights = powers / powers.sum(-1, keepdims=True)
-    return np.einsum("bhqs,bshk->bqhk", weights, wide(v))
+    return mixed(scores, seen, v)
 
 
 @pytest.mark.sampled
@@ -212,9 +223,8 @@ def decayed(q, k, v, rotate, seen):  # seen [Q, S]
         angle = places[:, None, None] * 10_000.0 ** (-np.arange(0, K, 2) / K)
         q, k = turned(q, angle[len(angle) - q.shape[1] :]), turned(k, angle)
     back = places[-q.shape[1] :, None] - places
-    out = np.einsum(
-        "bhqs,bshk->bqhk", scores_of(q, k) * DECAYS ** np.maximum(back, 0) * seen, wide(v)
-    )
+    weights = scores_of(q, k) * DECAYS ** np.maximum(back, 0) * seen
+    out = np.einsum("bhqs,bshk->bqhk", weights, wide(v))
     return out / np.sqrt(np.mean(out**2, axis=-1, keepdims=True) + 1e-6)
 
 
