@@ -16,6 +16,7 @@ from posenc_jax.report.ranking import Rank, rankings
 from posenc_jax.report.runs import Frame, read_runs
 
 Where = Mapping[str, Any]  # columns with the value, the list or the pattern that rows have in them
+OPTIONS = ("value", "less", "cell")  # in a selection beside its columns; see `tables.table`
 # Columns in which rows of one mean must be equal.
 UNLIKE = "evaluation encoding group method protocol part length step".split()
 VERDICT = ("verdict", "behind", "p")  # of the ranking at the row's length, with extensions
@@ -39,7 +40,8 @@ def frame(runs: str | Path | Sequence[str | Path], evaluation: str = "") -> Fram
     """
     places = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     if files := [place for place in places if place.is_file()]:
-        return pd.concat(map(_of_file, files), ignore_index=True)
+        rows = pd.concat(map(_of_file, files), ignore_index=True)
+        return rows[rows.evaluation == evaluation] if evaluation else rows
     data = read_runs(places, evaluation)
     ranks = {
         (protocol, length, rank.group, rank.method): rank
@@ -56,6 +58,7 @@ def frame(runs: str | Path | Sequence[str | Path], evaluation: str = "") -> Fram
 
 def _of_file(path: Path) -> Frame:
     rows = pd.read_csv(path, low_memory=False)
+    rows = rows[rows.extension.notna()]  # the others name methods that were left out
     facts: Frame = rows[["extension", "scale", "window"]].astype(object)
     facts = facts.where(facts.notna(), None).to_dict("records")
     rows = rows.assign(
@@ -76,6 +79,8 @@ def band_of(found: Mapping[Any, Estimate]) -> tuple[list[float], list[float]] | 
 def selected(rows: Frame, where: Where) -> Frame:
     """The rows with these values in these columns."""
     for name, wanted in where.items():
+        if name in OPTIONS:
+            continue
         column = rows[name]
         if isinstance(wanted, re.Pattern):
             rows = rows[column.astype(str).str.fullmatch(wanted)]
@@ -84,6 +89,20 @@ def selected(rows: Frame, where: Where) -> Frame:
         else:
             rows = rows[column == wanted]
     return rows
+
+
+def estimates(
+    frame: Frame, row: Where, columns: Sequence[Where], value: str
+) -> list[Estimate | None]:
+    """Estimates in a row of a table, or of a line of a figure; None where nothing was measured."""
+    found = []
+    for column in columns:
+        both = {"value": value, **row, **column}
+        here, less = selected(frame, both), both.get("less")
+        if less is not None:
+            less = selected(frame, {**both, **less})
+        found.append(None if here.empty else estimate(here, both["value"], less))
+    return found
 
 
 def estimate(rows: Frame, value: str, less: Frame | None = None) -> Estimate | None:

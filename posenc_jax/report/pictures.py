@@ -15,7 +15,7 @@ from posenc_jax.evaluation.table import counts
 from posenc_jax.plots import curves, style
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers, overview
-from posenc_jax.report.frames import band_of, estimate, selected
+from posenc_jax.report.frames import band_of, estimates, selected
 from posenc_jax.report.overview import MOST_LINES, Method, Panel
 from posenc_jax.report.ranking import Rankings
 from posenc_jax.report.runs import Frame, ReportData
@@ -44,15 +44,13 @@ def figure(
     places, lines = named(frame, x), []
     column = x if isinstance(x, str) else ""
     ticks = [] if column else [name for name, _ in places]
-    chosen = {name: selected(frame, row) for name, row in named(frame, rows)}
-    looks = looks or _looks(chosen)
-    for (name, own), look in zip(chosen.items(), looks, strict=True):
-        found = {}
-        for place, (_, where) in enumerate(places):
-            here = selected(own, where)
-            one = None if here.empty else estimate(here, value)
-            if one is not None:
-                found[where[column] if column else place] = one
+    wheres = [where for _, where in places]
+    at = [where[column] for where in wheres] if column else range(len(wheres))
+    chosen = dict(named(frame, rows))
+    looks = looks or _looks({name: selected(frame, row) for name, row in chosen.items()})
+    for (name, row), look in zip(chosen.items(), looks, strict=True):
+        every = zip(at, estimates(frame, row, wheres, value), strict=True)
+        found = {place: one for place, one in every if one is not None}
         means = [one.mean for one in found.values()]
         lines += [Line(name, list(found), means, look, band_of(found))] if found else []
     values = [v for line in lines for part in (line.y, *(line.band or ())) for v in part]

@@ -9,7 +9,7 @@ from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.plots import curves, style
 from posenc_jax.report import answers, figures, learning
-from posenc_jax.report.frames import Estimate, Where, estimate, selected
+from posenc_jax.report.frames import Estimate, Where, estimates
 from posenc_jax.report.runs import Frame, ReportData
 
 Named = str | Mapping[str, Where] | Sequence[tuple[str, Where]]
@@ -40,27 +40,25 @@ def table(
     value: str = "bpb",
     *,
     caption: str = "",
+    corner: str = "",
     cell: Callable[[Estimate], str] = with_interval,
+    missing: str = NONE,
 ) -> Table:
     """Means over seeds of the rows of `posenc_jax.report.frame`.
 
     `rows` and `columns` are names of its columns, or selections by name: `{"found": {"protocol":
-    "found", "part": "beyond", "value": "found"}}`. A selection may have a `value` of its own, and
-    under `less` another selection that is subtracted, paired by seed.
+    "found", "part": "beyond", "value": "found"}}`. A selection may have a `value` and a `cell` of
+    its own, and under `less` another selection that is subtracted, paired by seed.
     """
     across, body = named(frame, columns), []
     for name, row in named(frame, rows):
-        own = selected(frame, _where(row))
-        line = []
-        for _, column in across:
-            both = {**row, **column}
-            found, less = selected(own, _where(column)), both.get("less")
-            if less is not None:
-                less = selected(frame, _where({**both, **less}))
-            one = None if found.empty else estimate(found, both.get("value", value), less)
-            line.append(NONE if one is None else cell(one))
-        body.append([name, *line])
-    return Table(caption, ["", *(name for name, _ in across)], body)
+        line = [name]
+        found = estimates(frame, row, [column for _, column in across], value)
+        for (_, column), one in zip(across, found, strict=True):
+            form = {"cell": cell, **row, **column}["cell"]
+            line.append(missing if one is None else form(one))
+        body.append(line)
+    return Table(caption, [corner, *(name for name, _ in across)], body)
 
 
 def named(frame: Frame, names: Named) -> Sequence[tuple[str, Where]]:
@@ -71,10 +69,6 @@ def named(frame: Frame, names: Named) -> Sequence[tuple[str, Where]]:
             values = sorted(values)
         return [(f"{v:,}" if isinstance(v, int) else str(v), {names: v}) for v in values]
     return list(names.items()) if isinstance(names, Mapping) else names
-
-
-def _where(selection: Where) -> Where:
-    return {name: one for name, one in selection.items() if name not in ("value", "less")}
 
 
 def by_length(points: Frame, value: str, words: str) -> Table | None:
@@ -88,8 +82,7 @@ def by_length(points: Frame, value: str, words: str) -> Table | None:
     sign = 1 if value == "bpb" else -1
     pairs = sorted(last.index, key=lambda p: (-last.length[p], sign * last[value][p]))
     rows = [(style.with_method(*pair), _of(*pair)) for pair in pairs]
-    made = table(points[points.length.isin(known.length)], rows, "length", value)
-    return made._replace(head=[words, *made.head[1:]])
+    return table(points[points.length.isin(known.length)], rows, "length", value, corner=words)
 
 
 def _of(group: str, method: str) -> Where:

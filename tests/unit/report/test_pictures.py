@@ -1,6 +1,7 @@
 """The pictures of a run and of a report, and figures of a frame."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from evaluated import make_run
 
@@ -94,6 +95,17 @@ def test_a_frame_has_verdicts_and_a_figure_its_lines(swept, tmp_path):
     parts = {"near": {"length": 16}, "far": {"length": 64}}
     (axes,) = report.figure(plain, x=parts, y="bits").axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["near", "far"]
-    rows = tmp_path / "curves.csv.xz"
-    plain.drop(columns=["line"]).to_csv(rows, index=False)
+    near = {"length": 16, "less": {"length": 16}}
+    (axes,) = report.figure(plain, x={"near": near, "far": near | {"length": 64}}).axes
+    assert all(line.get_ydata()[0] == 0 for line in axes.lines)
+
+
+def test_files_of_rows_are_a_frame_without_methods_that_were_left_out(swept, tmp_path):
+    frame = report.frame([run.folder for run in swept.runs if run.cells])
+    plain = frame[(frame.protocol == "same_token") & (frame.method == "none")]
+    rows, left_out = tmp_path / "curves.csv.xz", {"method": "yarn:8", "flag": "made for rope"}
+    written = pd.concat([plain.drop(columns=["line"]), pd.DataFrame([left_out])])
+    written.to_csv(rows, index=False)
     assert report.frame(rows).line.tolist() == plain.line.tolist()
+    (name,) = plain.evaluation.unique()
+    assert len(report.frame(rows, name)) == len(plain) and report.frame(rows, "other").empty

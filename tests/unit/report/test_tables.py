@@ -73,6 +73,27 @@ def test_a_table_of_selections_pairs_differences_by_seed():
         table(answered, "group", value="accuracy")
 
 
+def test_a_selection_has_a_form_of_its_own_and_a_column_counts_before_its_row():
+    cells = [[row | {"seed": seed} for row in cell("rope", "none", 0.5)] for seed in range(2)]
+    frame = gathered(*cells).points
+
+    def count(one):
+        return str(len(one.values))
+
+    columns = {
+        "mean": {"protocol": "answers"},
+        "seeds": {"protocol": "answers", "cell": count},
+        "PI": {"protocol": "answers", "method": "pi"},
+    }
+    rows = {"RoPE": {"method": "none"}, "exact": {"method": "none", "cell": alone}}
+    made = table(frame, rows, columns, "accuracy", corner="method", missing="?")
+    assert made.head == ["method", "mean", "seeds", "PI"]
+    assert made.rows == [["RoPE", "0.50", "2", "?"], ["exact", "0.500", "2", "?"]]
+    other = {"RoPE": {"method": "none"}, "PI": {"method": "pi"}}
+    column = {"as trained": {"protocol": "answers", "method": "none"}}
+    assert table(frame, other, column, "accuracy", cell=count).rows == [["RoPE", "2"], ["PI", "2"]]
+
+
 def test_parts_are_in_the_order_of_all_their_numbers():
     row = cell("rope-a", "none", 0.5)[0] | {"protocol": "planted"}
     parts = ["3-8", "1-512", "1-8", "0", "1-32"]
