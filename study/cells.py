@@ -1,6 +1,7 @@
-"""Parts of the cells of tables: means with intervals, differences, and Markdown."""
+"""Rows of the study, and the cells of its tables."""
 
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -8,53 +9,54 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from posenc_jax.evaluation import cells
+from posenc_jax import report
 from posenc_jax.evaluation.statistics import paired
+from posenc_jax.report.frames import Estimate
 
 STUDY = Path(__file__).parent
 
 
-def seeds(rows: pd.DataFrame, column: str = "accuracy") -> np.ndarray:
-    """One value per seed."""
-    return rows.groupby("seed")[column].mean().to_numpy()
+@cache
+def rows_of(*sweeps: str) -> pd.DataFrame:
+    """Published rows, with the sweep that they are of."""
+    files = {sweep: STUDY / sweep / "rows.csv.xz" for sweep in sweeps}
+    return pd.concat(report.frame(file).assign(sweep=name) for name, file in files.items())
 
 
-def half(values: np.ndarray) -> float:
-    """Half of a 95% t interval over seeds; 0 for one."""
-    if len(values) < 2:
+def where(columns: str, lines: Mapping[str, tuple]) -> dict[str, dict]:
+    """Selections by name, from the values of some columns."""
+    return {name: dict(zip(columns.split(), line, strict=True)) for name, line in lines.items()}
+
+
+def half(one: Estimate) -> float:
+    """Half of a 95% t interval over seeds, of two as well; 0 for one."""
+    seeds = len(one.values)
+    if seeds < 2:
         return 0.0
-    return stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return stats.t.ppf(0.975, seeds - 1) * one.values.std(ddof=1) / np.sqrt(seeds)
 
 
-def short(values: np.ndarray, sign: str = "", of: int = 0) -> str:
+def short(one: Estimate, sign: str = "", of: int = 0) -> str:
     """Mean and half of a 95% t interval over seeds, in two decimals where that is above 0.005; the
     mean and the number of seeds where there are fewer than `of`."""
-    if len(values) < max(2, of):
-        number = f" ({len(values)})" if of > 1 else ""
-        return f"{round(values.mean(), 2) + 0.0:{sign}.2f}{number}" if len(values) else "-"
-    digits = 2 if half(values) > 0.005 else 3
-    mean = round(values.mean(), digits) + 0.0  # no minus before zero
-    return f"{mean:{sign}.{digits}f} ±{half(values):.{digits}f}"
+    seeds = len(one.values)
+    if seeds < max(2, of):
+        return plain(one, sign) + (f" ({seeds})" if of > 1 else "")
+    digits = 2 if half(one) > 0.005 else 3
+    return f"{plain(one, sign, digits)} ±{half(one):.{digits}f}"
 
 
-@cache
-def published(sweep: str) -> pd.DataFrame:
-    """Rows of a sweep with their methods, without oracles."""
-    rows = pd.read_csv(STUDY / sweep / "rows.csv.xz", low_memory=False)
-    facts = rows[["extension", "scale", "window"]].astype(object)
-    facts = facts.where(facts.notna(), None).to_dict("records")
-    parts = rows.part.astype(object).fillna("")
-    rows = rows.assign(method=[cells.label(one) for one in facts], part=parts)
-    return rows[rows.train_length == rows.train_length.min()]
+def plain(one: Estimate, sign: str = "", digits: int = 2) -> str:
+    mean = round(one.values.mean(), digits) + 0.0  # no minus before zero
+    return f"{mean:{sign}.{digits}f}"
 
 
-def by_seed(
-    sweep: str, run: str, method: str, length: int, protocol: str, value: str, part: str = ""
-) -> np.ndarray:
-    """A value of each seed, of the runs whose names match a pattern."""
-    rows = published(sweep)
-    chosen = rows.run.str.fullmatch(run) & (rows.method == method) & (rows.protocol == protocol)
-    return seeds(rows[chosen & (rows.length == length) & (rows.part == part)], value)
+def count(one: Estimate) -> str:
+    """The number of seeds."""
+    return str(len(one.values))
+
+
+table = partial(report.table, cell=short, missing="-")
 
 
 def less(own: pd.DataFrame, other: pd.DataFrame) -> Any:
@@ -64,8 +66,3 @@ def less(own: pd.DataFrame, other: pd.DataFrame) -> Any:
 
 def signed(found: Any) -> str:
     return f"{found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}]"
-
-
-def markdown(head: list[str], body: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

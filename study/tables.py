@@ -4,6 +4,9 @@ A table of a page stands between `<!-- table NAME -->` and `<!-- end -->`; this 
 test_tables.py finds each of them unchanged, and every decimal of a page's sentences in its tables.
 """
 
+import re
+
+from posenc_jax import display
 from study import summary
 from study.books import tables as books
 from study.cells import STUDY
@@ -38,6 +41,11 @@ PAGES = {
 }
 
 
+def markdown(table: display.Table) -> str:
+    """A table of a page, whose names have markup."""
+    return re.sub(r"\\([`*])", r"\1", display.markdown(table)).lstrip() + "\n"
+
+
 def written(page: str, text: str) -> str:
     """The page with its tables as the rows have them."""
     for name, make in PAGES[page].items():
@@ -45,7 +53,7 @@ def written(page: str, text: str) -> str:
         _, end, after = rest.partition("<!-- end -->")
         if not end:
             raise ValueError(f"{page} has no place for the table {name!r}")
-        text = before + begin + make() + end + after
+        text = before + begin + markdown(make()) + end + after
     return text
 
 

@@ -4,7 +4,8 @@ from functools import cache
 
 import pandas as pd
 
-from study.cells import STUDY, less, markdown, signed
+from posenc_jax.display import Table
+from study.cells import STUDY, less, signed
 
 NAMES = {"dynamic_yarn": "YaRN", "dynamic_pi": "interpolation", "dynamic_ntk": "NTK"}
 
@@ -34,7 +35,7 @@ def added(method: str, semantics: str, length: int) -> str:
     return signed(less(own, current))
 
 
-def costs() -> str:
+def costs() -> Table:
     """Nats per token at 8 L, and what stale keys and a window add."""
     far, body = 1024, []
     for method, name in NAMES.items():
@@ -44,7 +45,7 @@ def costs() -> str:
     body.append(["RoPE alone", nats("none", "none", far), *["-"] * 5])
     head = ["", "current keys, 8 L", "stale keys, 8 L"]
     head += [f"stale less current, {n} L" for n in (2, 4, 8)]
-    return markdown([*head, "one scale per window less current, 8 L"], body)
+    return Table("", [*head, "one scale per window less current, 8 L"], body)
 
 
 TABLES = {"costs": costs}

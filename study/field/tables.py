@@ -1,13 +1,16 @@
 """Tables of the page on the encodings of 2026."""
 
-from functools import cache
+import re
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
 
-from study.cells import STUDY, less, markdown, published, seeds, short, signed
+from posenc_jax.display import Table
+from posenc_jax.report.frames import Estimate, selected
+from study.cells import STUDY, count, less, rows_of, short, signed, table
 from study.order import tables as order
-from study.order.tables import BUDGETS, FAR, L, measured
+from study.order.tables import AT_L, BUDGETS, FAR, FOUND, ORDER, L, known, names_of
 from study.real import tables as real
 
 ENCODINGS = order.ENCODINGS | {
@@ -63,55 +66,51 @@ def encodings_of(rows: pd.DataFrame) -> pd.Series:
 @cache
 def grid() -> pd.DataFrame:
     """Rows of this page's sweep and of its company, with the name of the method."""
-    rows = order.published("field/rows/budget")
-    rows = rows.assign(name=order.names_of(encodings_of(rows), rows.method))
+    rows = known(rows_of("field/rows/budget"))
+    rows = rows.assign(name=names_of(encodings_of(rows), rows.method))
     # Log-n changes found and order of the others by 0.02 at most.
     rows = rows[(rows.method != "logn") | rows.name.str.startswith("random steps")]
     beside = order.grid()
     return pd.concat([rows, beside[beside.name.isin(BESIDE)]])
 
 
-def differences() -> str:
+def differences() -> Table:
     """Differences in found and in order beyond L after the longest budget, paired by seed."""
     rows = grid()
-    rows, body = rows[rows.steps == BUDGETS[-1]], []
-    for one, other in PAIRS:
-        cells, counts = [], []
-        for protocol, value in (("found", "found"), ("last_of_two", "order")):
-            wide = measured(rows, protocol).pivot_table(value, "seed", "name")
-            both = wide.reindex(columns=[one, other]).dropna()
-            cells.append(short((both[one] - both[other]).to_numpy(), "+"))
-            counts.append(len(both))
-        body.append([f"{one} less {other}", *cells, "{}, {}".format(*counts)])
-    return markdown(["after 9,600 steps", "found", "order", "seeds of each"], body)
+    lines = {f"{one} less {other}": {"name": one, "less": {"name": other}} for one, other in PAIRS}
+    rows, asked = rows[rows.step == BUDGETS[-1]], {"found": FOUND, "order": ORDER}
+    made = table(rows, lines, asked, corner="after 9,600 steps", cell=partial(short, sign="+"))
+    seeds = table(rows, lines, asked, cell=count, missing="0")
+    body = [[*line, ", ".join(of[1:])] for line, of in zip(made.rows, seeds.rows, strict=True)]
+    return made._replace(head=[*made.head, "seeds of each"], rows=body)
 
 
 @cache
 def sharpened() -> pd.DataFrame:
     """Rows of topk.py: the method without top-k, and the keys that a query attends to."""
-    rows = pd.read_csv(STUDY / "field/rows/topk.csv")
+    rows = known(pd.read_csv(STUDY / "field/rows/topk.csv"))
     parts = rows.method.str.extract(r"^(?:(none|yarn:8)|(?:(yarn:8)\+)?topk:k=(\d+))$")
-    methods = parts[0].fillna(parts[1]).fillna("none")
-    names = order.names_of(encodings_of(rows), methods)
+    names = names_of(encodings_of(rows), parts[0].fillna(parts[1]).fillna("none"))
     return rows.assign(name=names, keys=parts[2].fillna("all"))
 
 
-def topk() -> str:
+def topk() -> Table:
     """Found and order beyond L with all keys and with the highest 32 and 8, and the cost at L."""
-    body = []
-    for (steps, name), own in sharpened().groupby(["steps", "name"]):
-        cells, of = [], max(3, own.seed.nunique())
-        for protocol, value in (("found", "found"), ("last_of_two", "order")):
-            wide = measured(own, protocol).pivot_table(value, "seed", "keys")
-            wide = wide.reindex(columns=KEYS)
-            cells += [short(wide[keys].dropna().to_numpy(), of=of) for keys in KEYS]
-            cells.append(short((wide["8"] - wide["all"]).dropna().to_numpy(), "+", of))
-        at_L = measured(own, "last_of_two", "within", L)
-        at_L = [seeds(at_L[at_L["keys"] == keys], "accuracy") for keys in ("all", "8")]
-        cells += [short(one, of=of) for one in at_L]
-        body.append([str(name), f"{steps:,}", *cells, str(own.seed.nunique())])
-    head = [f"{what}, {keys}" for what in ("found", "order") for keys in (*KEYS, "8 less all")]
-    return markdown(["keys:", "steps", *head, "at L, all", "at L, 8", "seeds"], body)
+    body, seeds = [], AT_L | {"keys": "all", "cell": count}
+    for (_, name), own in sharpened().groupby(["steps", "name"]):
+        cell = partial(short, of=max(3, own.seed.nunique()))
+        columns = {"steps": seeds | {"value": "steps", "cell": order.whole}}
+        for words, asked in (("found", FOUND), ("order", ORDER)):
+            columns |= {f"{words}, {keys}": asked | {"keys": keys} for keys in KEYS}
+            columns[f"{words}, 8 less all"] = asked | {
+                "keys": "8",
+                "less": {"keys": "all"},
+                "cell": partial(cell, sign="+"),
+            }
+        columns |= {f"at L, {keys}": AT_L | {"keys": keys} for keys in ("all", "8")}
+        made = table(own, {name: {}}, columns | {"seeds": seeds}, corner="keys:", cell=cell)
+        body += made.rows
+    return made._replace(rows=body)
 
 
 @cache
@@ -126,54 +125,45 @@ def by_distance() -> pd.DataFrame:
     return rows.assign(name=encodings_of(rows), farthest=farthest)
 
 
-def fade() -> str:
+def fade() -> Table:
     """Found by the distance to the setting, in rows of each length, and their difference."""
-    rows, body = by_distance(), []
-    parts = rows.sort_values("farthest").part.unique()
-    for name, own in rows.groupby("name"):
-        wide = own.pivot_table("found", ["length", "seed"], "part").reindex(columns=parts)
-        short_rows, long_rows = (wide.loc[length] for length in (FAR, 8 * FAR))
-        for words, values, sign in (
-            (f"{FAR:,}", short_rows, ""),
-            (f"{8 * FAR:,}", long_rows, ""),
-            (f"{8 * FAR:,} less {FAR:,}", long_rows - short_rows, "+"),
-        ):
-            cells = [short(values[part].dropna().to_numpy(), sign) for part in parts]
-            body.append([f"{name}, {words}", *cells, str(len(values))])
-    return markdown(["rows of", *parts, "seeds"], body)
+    rows, lines, few, many = by_distance(), {}, {"length": FAR}, {"length": 8 * FAR}
+    more = many | {"less": few, "cell": partial(short, sign="+")}
+    for name in sorted(rows.name.unique()):
+        own = {"name": name}
+        lines |= {
+            f"{name}, {FAR:,}": own | few,
+            f"{name}, {8 * FAR:,}": own | many,
+            f"{name}, {8 * FAR:,} less {FAR:,}": own | more,
+        }
+    columns = {one: {"part": one} for one in rows.sort_values("farthest").part.unique()}
+    columns["seeds"] = {"part": "3-4", "cell": count}
+    return table(rows, lines, columns, "found", corner="rows of")
 
 
-def full() -> str:
+def full() -> Table:
     """What hybrids find, and how many last values they answer, with a full layer of two tokens, and
     as trained beside retention alone."""
-    rows, body = pd.read_csv(STUDY / "field/rows/full.csv"), []
-    asked = (
-        ("found", "33-64", "found", L),
-        ("found", "65-128", "found", FAR),
-        ("found", "129-256", "found", FAR),
-        ("found", "beyond", "found", FAR),
-        ("last_of_two", "within", "accuracy", L),
-    )
-
-    def line(name: str, own: pd.DataFrame) -> list[str]:
-        cells = [
-            short(seeds(measured(own, protocol, part, length), value))
-            for protocol, part, value, length in asked
-        ]
-        return [name, *cells, str(own.seed.nunique())]
-
+    rows, lines = pd.read_csv(STUDY / "field/rows/full.csv"), {}
     rows = rows.assign(name=encodings_of(rows))
-    for name, own in rows.groupby("name"):
-        for method, words in (("none", "as trained"), ("window", "full layer: two tokens")):
-            body.append(line(f"{name}, {words}", own[own.method.str.startswith(method)]))
-    alone = grid()
-    alone = alone[(alone.name == "retention") & (alone.steps == BUDGETS[-1])]
-    body.append(line("retention, as trained", alone))
-    head = ["", "found, 33 to 64 back", "65 to 128 back", "129 to 256 back", "beyond L"]
-    return markdown([*head, "last of two at L", "seeds"], body)
+    for name in sorted(rows.name.unique()):
+        lines[f"{name}, as trained"] = {"name": name, "method": "none"}
+        hidden = {"name": name, "method": re.compile("window.*")}
+        lines[f"{name}, full layer: two tokens"] = hidden
+    lines["retention, as trained"] = {"name": "retention"}
+    columns = {
+        "found, 33 to 64 back": FOUND | {"part": "33-64", "length": L},
+        "65 to 128 back": FOUND | {"part": "65-128"},
+        "129 to 256 back": FOUND | {"part": "129-256"},
+        "beyond L": FOUND,
+        "last of two at L": AT_L,
+        "seeds": AT_L | {"cell": count},
+    }
+    alone = selected(grid(), {"name": "retention", "step": BUDGETS[-1]})
+    return table(pd.concat([rows, alone]), lines, columns)
 
 
-def real_topk() -> str:
+def real_topk() -> Table:
     """What 32 keys cost SmolLM2 on passages, and what their copies save with all keys and with 32,
     each distance alike, on the books that all methods read."""
     rows = real.copies(12_288).reset_index("back")
@@ -195,28 +185,37 @@ def real_topk() -> str:
             name = f"{whole}, {'more than' if beyond else 'at most'} L back"
             body.append([name, *map(signed, [*found, less(own, other)])])
     head = ["copies:", "added by 32 keys", "saved with all", "with 32", "32 less all"]
-    return markdown(head, body)
+    return Table("", head, body)
 
 
-def lazy() -> str:
+def lazy() -> Table:
     """Steps until a hybrid finds 0.9 of what is 33 to 64 tokens back, and found beyond L."""
-    rows, body = pd.read_csv(STUDY / "field/rows/reach.csv"), []
-    window = rows.run.str.extract(r"window=(\d+)")[0].astype(int)
-    rotated = rows.run.str.contains("global_rope=True")
-    for (rope, size), own in rows.groupby([rotated, window]):
-        near, beyond = own[own.length == L], own[own.length == FAR]
-        reached = near[near.found >= 0.9].groupby("seed").step.min()
-        steps = reached.reindex(near.seed.unique(), fill_value=np.inf).sort_values()
-        name = f"{size} tokens, {'RoPE' if rope else 'no positions'} in the full layer"
-        cells = [", ".join("-" if np.isinf(one) else f"{int(one):,}" for one in steps)]
-        last = near[near.step == near.step.max()]
-        cells += [short(seeds(last, "found")), short(seeds(beyond, "found"))]
-        body.append([name, *cells])
-    head = ["window", "steps of each seed until 0.9", "found, 33 to 64 back", "beyond L"]
-    return markdown(head, body)
+    rows = pd.read_csv(STUDY / "field/rows/reach.csv")
+    rows["window"] = rows.run.str.extract(r"window=(\d+)")[0].astype(int)
+    rows["rope"] = rows.run.str.contains("global_rope=True")
+    reached = rows[(rows.length == L) & (rows.found >= 0.9)].groupby("run").step.min()
+    last = rows[rows.step == rows.groupby("run").step.transform("max")]
+    last = last.assign(reached=last.run.map(reached).fillna(np.inf))
+    lines = [
+        (
+            f"{window} tokens, {'RoPE' if rope else 'no positions'} in the full layer",
+            {"rope": rope, "window": window},
+        )
+        for rope, window in rows.groupby(["rope", "window"]).groups
+    ]
+    columns = {
+        "steps of each seed until 0.9": {"length": L, "value": "reached", "cell": each},
+        "found, 33 to 64 back": {"length": L},
+        "beyond L": {"length": FAR},
+    }
+    return table(last, lines, columns, "found", corner="window")
 
 
-def riffled() -> str:
+def each(steps: Estimate) -> str:
+    return ", ".join("-" if np.isinf(one) else f"{one:,.0f}" for one in sorted(steps.values))
+
+
+def riffled() -> Table:
     """The price that another book adds to SmolLM2, that of a reader of the last block, and their
     difference: what its own earlier blocks save."""
     rows, body = real.of_smollm2("riffle").sort_values("document"), []
@@ -228,19 +227,18 @@ def riffled() -> str:
         loss = f"{alone.nats.sum() / alone.targets.sum():.3f}"
         price, null = less(riffled, alone), less(foreign, alone)
         body.append([method, loss, *map(signed, (price, null, less(foreign, riffled)))])
-    return markdown(["", "loss alone", "price", "null", "saved"], body)
+    return Table("", ["", "loss alone", "price", "null", "saved"], body)
 
 
-def riffled_text() -> str:
+def riffled_text() -> Table:
     """Loss alone, price and saved on source code, at L and at 4 L."""
-    rows, body = published("field/rows/text"), []
-    asked = [(length, part) for length in (128, 512) for part in ("alone", "price", "saved")]
-    for method in ("none", "yarn:4", "pi:4", "self_extend"):
-        own = rows[rows.method == method]
-        cells = [own[(own.length == length) & (own.part == part)] for length, part in asked]
-        body.append([method, *(short(seeds(one, "nll")) for one in cells)])
-    head = [f"{part}, {'L' if length == 128 else '4 L'}" for length, part in asked]
-    return markdown(["", *head], body)
+    columns = {
+        f"{part}, {words}": {"length": length, "part": part}
+        for words, length in (("L", 128), ("4 L", 512))
+        for part in ("alone", "price", "saved")
+    }
+    lines = {method: {"method": method} for method in ("none", "yarn:4", "pi:4", "self_extend")}
+    return table(rows_of("field/rows/text"), lines, columns, "nll")
 
 
 TABLES = {

@@ -2,14 +2,15 @@
 
 import json
 import tarfile
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pandas as pd
 
-from study.cells import STUDY, markdown, seeds, short
+from posenc_jax.display import Table
+from study.cells import STUDY, short, table
 from study.gpu import order
-from study.order.tables import ENCODINGS, measured, names_of
+from study.order.tables import ENCODINGS, FOUND, ORDER, names_of
 
 SHOWN = "nope rope alibi t5 kerple_log sandwich hybrid fox relative dape".split()
 
@@ -21,7 +22,7 @@ def records(file: str, part: str) -> dict[str, dict[str, Any]]:
     return {one["key"].partition("/")[2]: one for one in done if one["key"].startswith(f"{part}/")}
 
 
-def gpu_kernels() -> str:
+def gpu_kernels() -> Table:
     """Milliseconds of attention and its gradient, and errors of the gradient in per mille."""
     body, ways = [], ("plain", "blockwise", "cudnn")
     every = records("nvidia-h200.jsonl", "kernels")
@@ -33,10 +34,10 @@ def gpu_kernels() -> str:
         cells = [f"{ms:.2f}" if ms else "-" for ms in times]
         body.append([name, *cells, *(f"{one:.1f}" if one else "-" for one in (ratio, *errors))])
     head = ["", "plain, ms", "blocks, ms", "cuDNN, ms", "plain over cuDNN"]
-    return markdown([*head, "error, plain, ‰", "error, cuDNN, ‰"], body)
+    return Table("", [*head, "error, plain, ‰", "error, cuDNN, ‰"], body)
 
 
-def gpu_steps() -> str:
+def gpu_steps() -> Table:
     """Training steps before and after the step was changed, and without two of the changes."""
     before, body = records("nvidia-h200.jsonl", "steps"), []
     for name, now in records("done/gpu.jsonl", "steps").items():
@@ -47,7 +48,7 @@ def gpu_steps() -> str:
         memory = f"{now['temporary_mib'] / 1024:.1f}"
         body.append([name, then, f"{speed:,.0f}", ratio, f"{now['mfu']:.1%}", memory])
     head = ["", "tokens/s before", "tokens/s now", "ratio", "of the peak", "temporary, GiB"]
-    return markdown(head, body)
+    return Table("", head, body)
 
 
 @cache
@@ -61,18 +62,16 @@ def campaign(plan: str) -> pd.DataFrame:
     return pd.concat(found)
 
 
-def gpu_order() -> str:
+def gpu_order() -> Table:
     """Found and order beyond L of the runs of 10.7M parameters."""
-    rows, body = campaign("order"), []
+    rows, far = campaign("order"), {"length": order.FAR * order.L}
     rows = rows.assign(name=names_of(rows.encoding.map(ENCODINGS), rows.method))
-    for name, own in rows[rows.part == "beyond"].groupby("name"):
-        found, last = (
-            measured(own, protocol, length=order.FAR * order.L)
-            for protocol in ("found", "last_of_two")
-        )
-        cells = [short(seeds(found, "found"), of=3), short(seeds(last, "order"), of=3)]
-        body.append([str(name), *cells])
-    return markdown(["8 L = 4,096 tokens", "found beyond L", "order beyond L"], body)
+    columns = {"found beyond L": FOUND | far, "order beyond L": ORDER | far}
+    names = sorted(rows[rows.part == "beyond"].name.unique())
+    cell = partial(short, of=3)
+    return table(
+        rows, {n: {"name": n} for n in names}, columns, corner="8 L = 4,096 tokens", cell=cell
+    )
 
 
 TABLES = {"gpu-kernels": gpu_kernels, "gpu-steps": gpu_steps, "gpu-order": gpu_order}

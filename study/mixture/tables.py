@@ -1,6 +1,7 @@
 """The table of the page on a mixture."""
 
-from study.cells import markdown, published
+from posenc_jax.display import Table
+from study.cells import plain, rows_of, table, where
 
 LINES = {
     "RoPE in a window of L": ("rope", "window"),
@@ -14,22 +15,18 @@ LINES = {
     "FIRE in a window of L": ("fire", "window"),
     "FIRE": ("fire", "none"),
 }
-COLUMNS = {  # protocol, length, value
-    "text at L": ("same_token", 64, "bpb"),
-    "text at 8 L": ("same_token", 512, "bpb"),
-    "answers at 8 L": ("answers", 512, "accuracy"),
+COLUMNS = {
+    "text at L": {"protocol": "same_token", "length": 64},
+    "text at 8 L": {"protocol": "same_token", "length": 512},
+    "answers at 8 L": {"protocol": "answers", "length": 512, "value": "accuracy"},
 }
-KEYS = ["encoding", "method", "protocol", "length"]
 
 
-def mixture() -> str:
+def mixture() -> Table:
     """Bits per byte of text and accuracy of answers, means of two seeds."""
-    rows, body = published("mixture/rows/sweep"), []
-    means = rows[rows.evaluation != "order"].groupby(KEYS)[["bpb", "accuracy"]].mean()
-    for name, line in LINES.items():
-        cells = (means.loc[(*line, *place), value] for *place, value in COLUMNS.values())
-        body.append([name, *(f"{cell:.2f}" for cell in cells)])
-    return markdown(["", *COLUMNS], body)
+    rows = rows_of("mixture/rows/sweep")
+    rows = rows[rows.evaluation != "order"]
+    return table(rows, where("encoding method", LINES), COLUMNS, cell=plain)
 
 
 TABLES = {"mixture": mixture}

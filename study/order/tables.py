@@ -1,11 +1,12 @@
 """Tables of the page on order."""
 
-from functools import cache
+from functools import cache, partial
 
-import numpy as np
 import pandas as pd
 
-from study.cells import STUDY, half, markdown, seeds, short
+from posenc_jax.display import Table
+from posenc_jax.report.frames import Estimate, estimates, selected
+from study.cells import STUDY, count, half, plain, rows_of, short, table
 from study.order.flips import flips
 
 L, FAR = 64, 512
@@ -36,6 +37,11 @@ ALIKE = ("RoPE with dynamic YaRN", "RoPE with log-n")  # at 8 L the same as YaRN
 APART = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256")
 SEPARATED = 4_800  # steps; later two seeds of RoPE change
 NOTHING, OLDER = "nothing", "older setting from the last"
+# Of all that lies beyond L, and of what lies within.
+FOUND = {"protocol": "found", "part": "beyond", "length": FAR, "value": "found"}
+ORDER = {"protocol": "last_of_two", "part": "beyond", "length": FAR, "value": "order"}
+AT_L = {"protocol": "last_of_two", "part": "within", "length": L, "value": "accuracy"}
+BY_SEPARATION = {apart: ORDER | {"part": f"apart-{apart}"} for apart in APART}
 
 
 def names_of(encodings: pd.Series, methods: pd.Series) -> list[str]:
@@ -46,117 +52,98 @@ def names_of(encodings: pd.Series, methods: pd.Series) -> list[str]:
     ]
 
 
-def published(sweep: str) -> pd.DataFrame:
-    """Rows of a sweep of budgets, with the steps of the run."""
-    rows = pd.read_csv(STUDY / sweep / "rows.csv.xz", low_memory=False)
-    return rows.assign(steps=rows.run.str.extract(r"steps=(\d+)")[0].astype(int))
+def known(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows without those of order for which too few pairs are held."""
+    return rows[(rows.protocol != "last_of_two") | (rows.part == "within") | rows.order.notna()]
 
 
 @cache
 def grid() -> pd.DataFrame:
     """Rows of the grid, with the name of the method."""
-    rows = published("order/rows/budget")
+    rows = known(rows_of("order/rows/budget"))
     rows = rows.assign(name=names_of(rows.encoding.map(ENCODINGS), rows.method))
     return rows[~rows.name.isin(ALIKE)]
 
 
-def measured(
-    rows: pd.DataFrame, protocol: str, part: str = "beyond", length: int = FAR
-) -> pd.DataFrame:
-    """Rows of a part, all that lies beyond L by default."""
-    return rows[(rows.protocol == protocol) & (rows.part == part) & (rows.length == length)]
-
-
-def orders(rows: pd.DataFrame, part: str = "beyond") -> pd.DataFrame:
-    """Order beyond L, where enough pairs are held."""
-    return measured(rows, "last_of_two", part).dropna(subset=["order"])
-
-
-def by_budget(rows: pd.DataFrame) -> str:
+def by_budget(rows: pd.DataFrame) -> Table:
     """Found and order beyond L at every budget, the best order after 1,200 steps first."""
-    body = []
-    found, order = measured(rows, "found"), orders(rows)
-    at_L = measured(rows, "last_of_two", "within", L)
-    at_L = at_L[at_L.steps == BUDGETS[0]]
-    for name, own in found.groupby("name"):
-        ends = [seeds(own[own.steps == steps], "found") for steps in (600, 9_600)]
-        ends.append(seeds(at_L[at_L.name == name], "accuracy"))
-        ordered = order[order.name == name]
-        by_steps = [seeds(ordered[ordered.steps == steps], "order") for steps in BUDGETS]
-        rank = by_steps[1].mean() if len(by_steps[1]) else 0.0
-        of = own.seed.nunique()
-        cells = [short(one, of=of) for one in (*ends, *by_steps)]
-        body.append((rank, [str(name), *cells, str(of)]))
-    head = ["", "found, 600", "found, 9,600", "order at L, 600"]
-    head += [*(f"order, {steps:,}" for steps in BUDGETS), "seeds"]
-    return markdown(head, [line for _, line in sorted(body, key=lambda one: -one[0])])
+    seeds = selected(rows, FOUND).groupby("name").seed.nunique()
+    best = selected(rows, ORDER | {"step": BUDGETS[1]}).groupby("name").order.mean()
+    best = best.reindex(seeds.index, fill_value=0.0).sort_values(ascending=False, kind="stable")
+    columns = {f"found, {step:,}": FOUND | {"step": step} for step in (600, 9_600)}
+    columns["order at L, 600"] = AT_L | {"step": 600}
+    columns |= {f"order, {step:,}": ORDER | {"step": step} for step in BUDGETS}
+    columns["seeds"] = FOUND | {"step": 9_600, "cell": count}
+    lines = {n: {"name": n, "cell": partial(short, of=seeds[n])} for n in best.index}
+    return table(rows, lines, columns)
 
 
-def that_flip() -> str:
+def that_flip() -> Table:
     """The pairs that change places between two budgets."""
-    order, body = orders(grid()).rename(columns={"method": "extension", "name": "method"}), []
+    order, body = selected(grid(), ORDER).drop(columns="method"), []
+    order = order.rename(columns={"name": "method", "step": "steps"})
     order = order[order.groupby("method").seed.transform("nunique") == SEEDS]
     for budgets in PAIRS_OF_BUDGETS:
         for pair in flips(order, list(budgets)):
             at = {pair.ahead: pair.gained, pair.behind: pair.lost}
             differences = [f"{at[steps]:+.2f} at {steps:,}" for steps in budgets]
             body.append([f"{pair.one} less {pair.other}", *differences])
-    return markdown(["order beyond L", "first", "then"], body)
+    return Table("", ["order beyond L", "first", "then"], body)
 
 
 @cache
 def knocked_out() -> pd.DataFrame:
     rows = pd.read_csv(STUDY / "order/rows/knockout.csv").dropna(subset=["order"])
+    rows = rows.rename(columns={"steps": "step"})
     return rows.assign(name=names_of(rows.encoding.map(ENCODINGS), rows.extension))
 
 
-def knock_outs() -> str:
+def whole(one: Estimate) -> str:
+    return f"{one.mean:,.0f}"
+
+
+def knock_outs() -> Table:
     """Order as it is and with keys hidden, where there is order to lose."""
-    body = []
-    rows = knocked_out()
-    shown = (rows.extension == "none") | ((rows.extension == "yarn:8") & (rows.length == FAR))
-    for (name, length, steps), own in rows[shown].groupby(["name", "length", "steps"]):
-        parts = own.groupby("hidden", sort=False)
-        hidden = [short(seeds(one, "order")) for _, one in parts]
-        as_it_is = seeds(own[own.hidden == NOTHING], "order")
-        if len(as_it_is) > 1 and as_it_is.mean() > 0.6:
-            cells = [f"{name}, {length} tokens", f"{steps:,}", *hidden]
-            body.append([*cells, str(len(as_it_is))])
-    return markdown(["hidden:", "steps", *rows.hidden.unique(), "seeds"], body)
+    rows, keys = knocked_out(), ["name", "length", "step"]
+    rows = rows[(rows.extension == "none") | (rows.extension == "yarn:8") & (rows.length == FAR)]
+    as_it_is = rows[rows.hidden == NOTHING].groupby(keys).order.agg(["mean", "count"])
+    lines = [
+        (f"{place[0]}, {place[1]} tokens", dict(zip(keys, place, strict=True)))
+        for place in as_it_is.index[(as_it_is["count"] > 1) & (as_it_is["mean"] > 0.6)]
+    ]
+    columns = {"steps": {"hidden": NOTHING, "value": "step", "cell": whole}}
+    columns |= {hidden: {"hidden": hidden} for hidden in rows.hidden.unique()}
+    columns["seeds"] = {"hidden": NOTHING, "cell": count}
+    return table(rows, lines, columns, "order", corner="hidden:")
 
 
-def separated(rows: pd.DataFrame) -> dict[str, list[np.ndarray]]:
-    """Order of each seed by the tokens between the two settings, where every class has some; the
-    best method first."""
-    parts = [orders(rows, f"apart-{apart}") for apart in APART]
-    parts = [part[part.steps == SEPARATED] for part in parts]
-    order = orders(rows)
-    all_apart = order[order.steps == SEPARATED].groupby("name").order.mean()
-    names = all_apart.sort_values(ascending=False).index
-    found = {name: [seeds(part[part.name == name], "order") for part in parts] for name in names}
-    return {name: own for name, own in found.items() if all(map(len, own))}
+def separated(rows: pd.DataFrame) -> dict[str, list[Estimate]]:
+    """Order by the tokens between the two settings, where every class has some; the best method
+    first."""
+    rows = rows[rows.step == SEPARATED]
+    best = selected(rows, ORDER).groupby("name").order.mean().sort_values(ascending=False)
+    columns = list(BY_SEPARATION.values())
+    found = {name: estimates(rows, {"name": name}, columns, "order") for name in best.index}
+    return {name: own for name, own in found.items() if all(own)}
 
 
-def by_separation(rows: pd.DataFrame) -> str:
+def by_separation(rows: pd.DataFrame) -> Table:
     """Order beyond L by the tokens between the two settings, and the widest half interval."""
     body = []
-    for name, by_apart in separated(rows).items():
-        widest = f"{max(map(half, by_apart)):.2f}" if len(by_apart[0]) > 1 else "one seed"
-        body.append([name, *(f"{own.mean():.2f}" for own in by_apart), widest])
-    return markdown(["tokens apart", *APART, "± at most"], body)
+    for name, own in separated(rows).items():
+        body.append([name, *map(plain, own), f"{max(map(half, own)):.2f}"])
+    return Table("", ["tokens apart", *APART, "± at most"], body)
 
 
-def by_seed() -> str:
+def by_seed() -> Table:
     """RoPE with YaRN by seed: adjacent settings, and what hiding the older setting takes."""
-    rows, name = knocked_out(), "RoPE with YaRN"
-    rows = rows[(rows.name == name) & (rows.length == FAR) & (rows.steps == BUDGETS[-1])]
-    wide = rows.pivot_table("order", "seed", "hidden")[[NOTHING, OLDER]]
-    adjacent = orders(grid(), "apart-1")
-    adjacent = adjacent[adjacent.name == name].pivot_table("order", "seed", "steps")
-    wide = adjacent[[600, 4_800, 9_600]].join(wide)
-    body = [[str(seed), *(f"{value:.2f}" for value in row)] for seed, row in wide.iterrows()]
-    head = [f"adjacent, {steps:,}" for steps in (600, 4_800, 9_600)]
-    return markdown(["seed", *head, "all, 9,600", "all, older setting hidden"], body)
+    rows = pd.concat([grid(), knocked_out()])
+    rows = rows[rows.name == "RoPE with YaRN"]
+    columns = {f"adjacent, {n:,}": BY_SEPARATION["1"] | {"step": n} for n in (600, 4_800, 9_600)}
+    last = {"length": FAR, "step": BUDGETS[-1]}
+    columns["all, 9,600"] = last | {"hidden": NOTHING}
+    columns["all, older setting hidden"] = last | {"hidden": OLDER}
+    return table(rows, "seed", columns, "order", corner="seed", cell=plain)
 
 
 TABLES = {

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from posenc_jax.display import Table
 from posenc_jax.evaluation.cells import label
 from posenc_jax.evaluation.records import read_cells
-from study.cells import STUDY, less, markdown, signed
+from study.cells import STUDY, less, signed
 
 ROWS = STUDY / "real/rows/price.csv"
 KEYS = ["model", "evaluation", "method", "length"]
@@ -36,14 +37,14 @@ def losses(model: str, evaluation: str) -> pd.DataFrame:
     return pd.read_csv(ROWS).set_index(KEYS).sort_index().loc[model, evaluation]
 
 
-def added(rows: pd.DataFrame, other: tuple[str, int | None]) -> str:
+def added(rows: pd.DataFrame, other: tuple[str, int | None]) -> Table:
     """Nats per token that each method adds to another one in rows of the same or a given length."""
     methods, lengths = (rows.index.unique(level) for level in ("method", "length"))
     body = [
         [method, *(_cell(rows, (method, n), (other[0], other[1] or n)) for n in lengths)]
         for method in methods
     ]
-    return markdown(["", *(f"{n:,}" for n in lengths)], [row for row in body if any(row[1:])])
+    return Table("", ["", *(f"{n:,}" for n in lengths)], [row for row in body if any(row[1:])])
 
 
 def _cell(rows: pd.DataFrame, own: tuple[str, int], other: tuple[str, int]) -> str:

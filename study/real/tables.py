@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from study.cells import STUDY, less, markdown, signed
+from posenc_jax.display import Table
+from study.cells import STUDY, less, signed
 
 L = 8_192
 # Hashes of the last targets of windows of 65,536 tokens.
@@ -62,7 +63,7 @@ def memory(method: str) -> tuple[Any, Any]:
     return lost(method, 12_288), saved
 
 
-def of_methods() -> str:
+def of_methods() -> Table:
     """Nats per token that each method adds on books, and those that copies beyond L save it; a
     dagger marks what was measured on three books."""
     books = real().groupby(["method", "length"]).size()
@@ -82,10 +83,10 @@ def of_methods() -> str:
         ]
         for method in METHODS.split()
     ]
-    return markdown(["", *(f"{n:,}" for n in LENGTHS), "saved by copies beyond L"], body)
+    return Table("", ["", *(f"{n:,}" for n in LENGTHS), "saved by copies beyond L"], body)
 
 
-def by_distance() -> str:
+def by_distance() -> Table:
     """Nats per token that a copy beyond L saves a method, by the tokens back to it."""
     body = []
     for length in (12_288, 32_768):
@@ -99,10 +100,10 @@ def by_distance() -> str:
                 for back in BACK
             ]
             body.append([f"{method}, rows of {length:,}", *cells])
-    return markdown(["", *(f"{back:,}" for back in BACK)], body)
+    return Table("", ["", *(f"{back:,}" for back in BACK)], body)
 
 
-def of_order() -> str:
+def of_order() -> Table:
     """Right answers of 16, by the number of older values and the tokens between two."""
     rows = of_smollm2("planted")
     sums = rows[rows.method == "none"].groupby("part")[["targets", "right"]].sum()
@@ -113,7 +114,7 @@ def of_order() -> str:
         ["SmolLM2", *(f"{sums.right[part]}" for part in parts)],
         ["a reader without order", *(f"{16 / (k + 1):g}" for k in older)],
     ]
-    return markdown(head, body)
+    return Table("", head, body)
 
 
 TABLES = {"real": of_methods, "real-copies": by_distance, "real-order": of_order}

@@ -1,16 +1,18 @@
 """Tables of the pages on retrieval."""
 
-import numpy as np
+import re
 
-from study.cells import by_seed, markdown, short
+from posenc_jax.display import Table
+from study.cells import rows_of, table, where
 
 FAR = 512
 SWEEP, SHIPPED = "retrieval/rows/sweep", "retrieval/rows/shipped"
+RATES, LAWS = "retrieval/rows/rates", "retrieval/rows/laws"
 DESIGNS = {  # where their rows are, the names of their runs, and the reader without order
-    "one rate": (SWEEP, r"variables-{}-s\d", 0.821),
-    "tuned": ("retrieval/rows/rates", r"variables-{}-.*", 0.821),
-    "near": ("retrieval/rows/laws", r"variables-{}-gaps=log-s\d", 0.569),
-    "set once": ("retrieval/rows/laws", r"variables-{}-variant=once-s\d", 1.0),
+    "one rate": (SWEEP, r".*-s\d", 0.821),
+    "tuned": (RATES, ".*", 0.821),
+    "near": (LAWS, r".*-gaps=log-s\d", 0.569),
+    "set once": (LAWS, r".*-variant=once-s\d", 1.0),
 }
 LINES = {
     "RoPE": ("rope", "none"),
@@ -43,28 +45,42 @@ ADDED = {
 }
 
 
-def accuracy(sweep: str, run: str, method: str, part: str = "") -> np.ndarray:
-    return by_seed(sweep, run, method, FAR, "gap" if part else "answers", "accuracy", part)
+ALL = {"protocol": "answers", "length": FAR, "part": ""}
 
 
-def retrieval() -> str:
+def retrieval() -> Table:
     """Accuracy at 8 L under four designs."""
-    body = [["a reader without order", *(f"{reader:.2f}" for *_, reader in DESIGNS.values())]]
-    for name, (encoding, method) in LINES.items():
-        places = ((sweep, run.format(encoding)) for sweep, run, _ in DESIGNS.values())
-        body.append([name, *(short(accuracy(*place, method)) for place in places)])
-    return markdown(["", *DESIGNS], body)
+    columns = {
+        name: ALL | {"sweep": sweep, "run": re.compile(run)}
+        for name, (sweep, run, _) in DESIGNS.items()
+    }
+    lines = where("encoding method", LINES)
+    made = table(rows_of(SWEEP, RATES, LAWS), lines, columns, "accuracy")
+    readers = [f"{reader:.2f}" for *_, reader in DESIGNS.values()]
+    return made._replace(rows=[["a reader without order", *readers], *made.rows])
 
 
-def shipped() -> str:
+def added(name: str) -> dict:
+    """Rows of what was added to RoPE."""
+    sweep, run = ADDED[name]
+    return {"sweep": sweep, "run": re.compile(f"variables-{run}")}
+
+
+def back(part: str) -> dict:
+    """Of values set so many tokens back."""
+    return ALL | {"protocol": "gap", "part": part}
+
+
+def shipped() -> Table:
     """Accuracy at 8 L, of values within L too, of what shipped models add to RoPE."""
-    body = []
-    for name, (sweep, run) in ADDED.items():
-        place = (sweep, f"variables-{run}")
-        found = [accuracy(*place, "none", "33-64")]
-        found += [accuracy(*place, method) for method in ("none", "yarn:8", "self_extend")]
-        body.append([name, *map(short, found)])
-    return markdown(["", "set 33 to 64 back", "all", "all, YaRN by 8", "all, Self-Extend"], body)
+    columns = {
+        "set 33 to 64 back": back("33-64") | {"method": "none"},
+        "all": ALL | {"method": "none"},
+        "all, YaRN by 8": ALL | {"method": "yarn:8"},
+        "all, Self-Extend": ALL | {"method": "self_extend"},
+    }
+    lines = {name: added(name) for name in ADDED}
+    return table(rows_of(SWEEP, SHIPPED), lines, columns, "accuracy")
 
 
 RETRIEVAL, ADDITIONS = {"retrieval": retrieval}, {"shipped": shipped}

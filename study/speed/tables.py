@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from study.cells import STUDY, markdown
+from posenc_jax.display import Table
+from study.cells import STUDY
 
 ROWS = STUDY / "speed"
 MACHINES = {
@@ -75,7 +76,7 @@ def ratio(row: Any) -> str:
     return f"{row.middle:.2f} ({row.low:.2f} to {row.high:.2f})"
 
 
-def speed() -> str:
+def speed() -> Table:
     """What decides, beside each machine that measured it."""
     rows, names = speeds(), list(MACHINES.values())
     body = []
@@ -83,7 +84,7 @@ def speed() -> str:
         chosen = rows[(rows[["benchmark", "case", "measure"]] == place).all(axis=1)]
         found = {row.machine: ratio(row) for row in chosen.itertuples()}
         body.append([what, *(found.get(name, "-") for name in names)])
-    return markdown(["", *names], body)
+    return Table("", ["", *names], body)
 
 
 TABLES = {"speed": speed}

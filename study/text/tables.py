@@ -1,16 +1,17 @@
 """Tables of the pages on text."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 
-from study.cells import by_seed, markdown, short
+from posenc_jax.display import Table
+from study.cells import rows_of, short, table, where
 
 L, FAR = 128, 1024
 SWEEP, STEPS, FACTORS = (f"text/rows/{name}" for name in ("sweep", "steps", "factors"))
-bits = partial(by_seed, value="bpb")
 LINES = {  # sweep, encoding, method, protocol
     "Sandwich": (SWEEP, "sandwich", "none", "same_token"),
-    "hybrid with NoPE": (SWEEP, "hybrid_nope", "none", "same_token"),
+    "hybrid with NoPE": (SWEEP, "hybrid", "none", "same_token"),
     "T5": (SWEEP, "t5", "none", "same_token"),
     "Kerple, logarithm": (SWEEP, "kerple_log", "none", "same_token"),
     "forget gates": (SWEEP, "fox", "none", "same_token"),
@@ -33,33 +34,45 @@ CHANGED = {
     "T5, biases per layer": ("t5", "per_layer"),
     "Kerple, logarithm, biases per layer": ("kerple_log", "per_layer"),
 }
+KEYS = "sweep encoding method protocol"
+NEAR, BEYOND = {"length": L}, {"length": FAR}
+IN_WINDOW = BEYOND | {"method": "window", "evaluation": "held-out"}
+added = partial(short, sign="+")
 
 
-def losses(lines: Mapping[str, tuple[str, str, str, str]]) -> str:
+def losses(lines: Mapping[str, tuple[str, str, str, str]]) -> Table:
     """Bits per byte at L and 8 L, and their differences."""
-    body = []
-    for name, (sweep, encoding, method, protocol) in lines.items():
-        place = dict(sweep=sweep, run=f"{encoding}-.*", protocol=protocol)
-        near = bits(**place, method="none" if method == "self_extend" else method, length=L)
-        far, window = (bits(**place, method=m, length=FAR) for m in (method, "window"))
-        body.append([name, short(near), short(far), short(far - near, "+")])
-        body[-1].append(short(far - window, "+"))
-    head = ["bits per byte", "at L", "at 8 L", "8 L less L", "8 L less its window of L"]
-    return markdown(head, body)
+    columns = {
+        "at L": NEAR,
+        "at 8 L": BEYOND,
+        "8 L less L": BEYOND | {"less": NEAR, "cell": added},
+        "8 L less its window of L": BEYOND | {"less": IN_WINDOW, "cell": added},
+    }
+    rows = rows_of(*{sweep: None for sweep, *_ in lines.values()})
+    return table(rows, where(KEYS, lines), columns, corner="bits per byte")
 
 
-def factors() -> str:
+def factors() -> Table:
     """What a factor changes, of the same seeds."""
-    body = []
-    for name, (encoding, factor) in CHANGED.items():
-        own = partial(bits, FACTORS, f"{encoding}-.*{factor}=True", protocol="same_token")
-        without = partial(bits, SWEEP, f"{encoding}-s[012]-.*", protocol="same_token")
-        places = [("none", L), ("none", FAR), ("window", FAR)]
-        body.append([name, *(short(own(*one) - without(*one), "+") for one in places)])
-        kept = own("lm_infinite:first=1", FAR)
-        body[-1].append(short(kept - own("none", L), "+") if len(kept) else "-")
-    head = ["bits per byte, with less without", "at L", "at 8 L", "in a window of L"]
-    return markdown([*head, "in a window that keeps the first token, less at L"], body)
+    lines = {
+        name: {
+            "protocol": "same_token",
+            "encoding": encoding,
+            "run": re.compile(f".*{factor}=True"),
+            "less": {"sweep": SWEEP, "run": re.compile(".*")},
+        }
+        for name, (encoding, factor) in CHANGED.items()
+    }
+    plain = {"method": "none"}
+    columns = {
+        "at L": NEAR | plain,
+        "at 8 L": BEYOND | plain,
+        "in a window of L": IN_WINDOW,
+        "in a window that keeps the first token, less at L": BEYOND
+        | {"method": "lm_infinite:first=1", "less": NEAR | plain},
+    }
+    rows, corner = rows_of(SWEEP, FACTORS), "bits per byte, with less without"
+    return table(rows, lines, columns, corner=corner, cell=added)
 
 
 TEXT, OF_FACTORS = {"text": partial(losses, LINES)}, {"factors": factors}
