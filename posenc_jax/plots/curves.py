@@ -19,6 +19,7 @@ VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity pe
 VALUES |= {"accuracy": "accuracy", "relative": "accuracy, as a share of the best possible"}
 LENGTH, PLACE = "length (tokens)", "position in the window (tokens)"
 TITLE = 64  # letters on a line of a title
+WHOLE = 100.0  # values from here on are written without decimals
 BANDS = 3  # most readable bands; the intervals of more lines are bars
 
 
@@ -66,8 +67,8 @@ def over_tokens(
     style.length_axis(axes, lengths, sorted(set(trained)), **options)
 
 
-def draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
-    few = sum(line.band is not None for line in lines) <= BANDS
+def draw_lines(axes: "Axes", lines: Sequence[Line], bands: int = BANDS) -> None:
+    few = sum(line.band is not None for line in lines) <= bands
     for line in lines:
         label = line.name if line.listed else "_"
         (drawn,) = axes.plot(line.x, line.y, **line.look, label=label)
@@ -87,8 +88,10 @@ class View(NamedTuple):
     y: str
     lines: Sequence[Line]
     trained: Sequence[int]
-    limits: tuple[float, float]  # of the vertical axis
+    limits: tuple[float, float] | None = None  # of the vertical axis
     ticks: Sequence[str] = ()  # at 0, 1, ... instead of lengths in tokens
+    x: str = LENGTH
+    dots: Sequence[Line] = ()  # of seeds, without lines and names
 
 
 @style.styled()
@@ -100,36 +103,46 @@ def named(*views: View) -> "Figure":
     size = (6.2 * across, (inches + 0.9) * down)
     figure, panels = style.panels(down, across, size, tall=True)
     for axes, view in zip(panels, views, strict=True):
-        draw_lines(axes, view.lines)
-        lengths = sorted({int(x) for line in view.lines for x in line.x})
-        if view.ticks:
-            axes.set_xticks(range(len(view.ticks)), view.ticks)
-        else:
-            style.length_axis(axes, lengths)
-        for length in view.trained:
-            axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
-            side = "left" if length == lengths[0] else "center"
-            style.annotate(axes, f"L = {length:,}", (length, 1), (0, 2), ha=side, va="bottom")
-        axes.set(xlabel="" if view.ticks else LENGTH, ylabel=view.y, ylim=view.limits)
-        axes.margins(x=0)
-        if not style.narrow():
-            axes.set_title(style.folded(view.title, TITLE), loc="left", pad=16, weight="bold")
-        _name_ends(axes, view.lines, style.LINE * 0.8 / inches)
+        panel(axes, view, inches)
     return figure
+
+
+@style.styled()
+def panel(axes: "Axes", view: View, inches: float = 3.0) -> None:
+    """Draw a view in axes of this height; a band would fill what is between named places."""
+    draw_lines(axes, view.lines, 0 if view.ticks else BANDS)
+    for dots in view.dots:
+        axes.plot(dots.x, dots.y, **dots.look)
+    lengths = sorted({int(x) for line in view.lines for x in line.x})
+    if view.ticks:
+        axes.set_xticks(range(len(view.ticks)), view.ticks)
+    else:
+        style.length_axis(axes, lengths)
+    for length in view.trained:
+        axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
+        side = "left" if length == lengths[0] else "center"
+        style.annotate(axes, f"L = {length:,}", (length, 1), (0, 2), ha=side, va="bottom")
+    axes.set(xlabel=view.x, ylabel=view.y, ylim=view.limits)
+    axes.margins(x=0.04 if view.ticks or view.dots else 0)
+    if not style.narrow():
+        pad = 16 if view.trained else None
+        axes.set_title(style.folded(view.title, TITLE), loc="left", pad=pad, weight="bold")
+    _name_ends(axes, view.lines, style.LINE * 0.8 / inches)
 
 
 def _name_ends(axes: "Axes", lines: Sequence[Line], gap: float) -> None:
     """Write a value and a name at the end of each line, at least `gap` of the axis apart; those of
     lines that leave the panel stand at its top."""
     low, high = axes.get_ylim()
-    heights = np.clip([(line.y[-1] - low) / (high - low) for line in lines], 0, 1).tolist()
-    for line, end, place in zip(lines, heights, style.spaced(heights, gap), strict=True):
+    ends = [(line.x[-1], np.clip(line.y[-1], low, high)) for line in lines]
+    places = axes.transAxes.inverted().transform(axes.transData.transform(ends))[:, 1]
+    for line, end, place in zip(lines, ends, style.spaced(places.tolist(), gap), strict=True):
         colour = line.look["color"]
         above = " ↑" if line.y[-1] > high else ""
         name = line.name if len(line.name) <= style.LONGEST else f"{line.name[: style.LONGEST]}…"
         axes.annotate(
             style.folded(f"{last_value(line)} {name}{above}", 2 * style.LONGEST),
-            (line.x[-1], low + end * (high - low)),
+            end,
             (1.04, place),
             textcoords="axes fraction",
             color=colour,
@@ -143,8 +156,11 @@ TO_NAME: dict[str, Any] = dict(relpos=(0, 0.5), shrinkA=1, shrinkB=0)  # of a th
 
 
 def last_value(line: Line) -> str:
+    if abs(line.y[-1]) >= WHOLE:
+        return f"{line.y[-1]:,.0f}"
     band = line.band and (line.band[0][-1], line.band[1][-1])
-    return rounded(line.y[-1], band)
+    words = rounded(line.y[-1], band)
+    return words if float(words) else words.removeprefix("-")
 
 
 @style.styled()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -23,8 +23,10 @@ from posenc_jax.report.tables import Named, named
 from posenc_jax.runtime.terminal import counted, warn
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+DOTS: style.Look = dict(linestyle="", marker=".", markersize=4, alpha=0.6)
 ORDER, BUDGET = "found_and_order", "budget"  # names of pictures that are of no single protocol
 
 
@@ -38,10 +40,16 @@ def figure(
     y: str = "",
     limits: tuple[float, float] | None = None,
     looks: Sequence[style.Look] = (),
+    seeds: bool = False,
+    axes: "Axes | None" = None,
 ) -> "Figure":
-    """Lines of means over seeds with 95% intervals, each named at its end, of the rows of
-    `posenc_jax.report.frame`; rows, x and value are as those of `posenc_jax.report.table`."""
-    places, lines = named(frame, x), []
+    """Lines of means over seeds, each named at its end, with 95% intervals or, if asked, with the
+    seeds as dots; of the rows of `posenc_jax.report.frame`.
+
+    rows, x and value are as those of `posenc_jax.report.table`; axes those of a panel, else of a
+    new figure.
+    """
+    places, lines, dots = named(frame, x), [], []
     column = x if isinstance(x, str) else ""
     ticks = [] if column else [name for name, _ in places]
     wheres = [where for _, where in places]
@@ -51,12 +59,20 @@ def figure(
     for (name, row), look in zip(chosen.items(), looks, strict=True):
         every = zip(at, estimates(frame, row, wheres, value), strict=True)
         found = {place: one for place, one in every if one is not None}
+        if not found:
+            continue
         means = [one.mean for one in found.values()]
-        lines += [Line(name, list(found), means, look, band_of(found))] if found else []
-    values = [v for line in lines for part in (line.y, *(line.band or ())) for v in part]
-    margin = 0.05 * (max(values) - min(values)) or 0.05
-    limits = limits or (min(values) - margin, max(values) + margin)
-    return curves.named(curves.View(title, y or value, lines, (), limits, ticks))
+        lines.append(Line(name, list(found), means, look, None if seeds else band_of(found)))
+        if seeds:
+            at_each = [place for place, one in found.items() for _ in one.values]
+            values = [v for one in found.values() for v in one.values]
+            dots.append(Line(name, at_each, values, DOTS | {"color": look["color"]}))
+    words = curves.LENGTH if column == "length" else column
+    view = curves.View(title, y or value, lines, (), limits, ticks, words, dots)
+    if axes is None:
+        return curves.named(view)
+    curves.panel(axes, view)
+    return cast("Figure", axes.figure)
 
 
 def _looks(chosen: Mapping[str, Frame]) -> list[style.Look]:

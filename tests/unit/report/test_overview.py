@@ -132,7 +132,7 @@ def test_a_line_that_leaves_the_panel_is_named_at_its_top():
     figure = overview.picture([panel])
     figure.draw_without_rendering()
     words = {text.get_text(): text.xyann[1] for text in figure.axes[0].texts}
-    assert words["9.00 RoPE ↑"] == 1 and words["2.00 ALiBi"] < 0.5
+    assert words["9.00 RoPE ↑"] == pytest.approx(1) and words["2.00 ALiBi"] < 0.5
 
 
 def test_intervals_of_one_seed_are_over_documents(tmp_path):

@@ -7,6 +7,7 @@ from evaluated import make_run
 
 from posenc_jax import report
 from posenc_jax.evaluation import protocols, records
+from posenc_jax.plots import style
 from posenc_jax.report import overview, pictures
 from posenc_jax.report.ranking import rankings
 from posenc_jax.report.runs import read_runs
@@ -98,6 +99,27 @@ def test_a_frame_has_verdicts_and_a_figure_its_lines(swept, tmp_path):
     near = {"length": 16, "less": {"length": 16}}
     (axes,) = report.figure(plain, x={"near": near, "far": near | {"length": 64}}).axes
     assert all(line.get_ydata()[0] == 0 for line in axes.lines)
+
+
+def test_a_figure_in_given_axes_has_seeds_as_dots_and_bars_at_named_places(swept):
+    frame = report.frame([run.folder for run in swept.runs if run.cells])
+    plain = frame[(frame.protocol == "same_token") & (frame.method == "none")]
+    rope = plain[plain.encoding == "rope"]
+    figure, (left, right) = style.panels(1, 2)
+    assert report.figure(rope, value="nll", seeds=True, axes=left) is figure
+    line, dots = left.lines
+    assert len(rope) == len(dots.get_xdata()) > len(line.get_xdata()) == 3
+    np.testing.assert_allclose(sorted(dots.get_ydata()), sorted(rope.nll))
+    assert left.get_xlabel() == "length (tokens)" and not left.collections
+    places = {"near": {"length": 16}, "far": {"length": 64}}
+    rows = {"RoPE": {}, "RoPE less itself": {"less": {}}}
+    report.figure(rope.assign(bpb=-1000 * rope.bpb), rows, places, axes=right)
+    names = [text.get_text().split(" ", 1) for text in right.texts]
+    assert [name for _, name in names] == list(rows)
+    assert names[0][0] == f"{-1000 * rope[rope.length == 64].bpb.mean():,.0f}"
+    assert names[1][0] in ("0.00", "0.000") and not right.get_xlabel()
+    kinds = {type(one).__name__ for one in right.collections}
+    assert kinds <= {"LineCollection"}
 
 
 def test_files_of_rows_are_a_frame_without_methods_that_were_left_out(swept, tmp_path):
