@@ -1,39 +1,35 @@
 """Draw semantics.png, what stale keys cost: python -m study.decoding.draw"""
 
-import numpy as np
-
+from posenc_jax import report
 from posenc_jax.plots import style
-from study import pictures
 from study.cells import STUDY
 from study.decoding.tables import NAMES, decoded
 
-LENGTHS = tuple(128 * n for n in (1, 2, 3, 4, 5, 6, 7, 8))
-LINES = {  # name, colour and dashes
-    "stale": ("stale keys", "#D55E00", "--"),
-    "prefix": ("current keys", "#0072B2", "-"),
-    "none": ("RoPE alone", "0.5", ":"),
+LENGTHS = {f"{n:,}": {"length": n} for n in range(128, 1_025, 128)}
+LINES = {
+    "stale keys": ("stale", {"color": "#D55E00", "linestyle": "--"}),
+    "current keys": ("prefix", {"color": "#0072B2"}),
+    "RoPE alone": ("none", {"color": "0.5", "linestyle": ":"}),
 }
-
-
-def nats(method: str, semantics: str) -> np.ndarray:  # [lengths, runs]
-    """Nats per token of every run."""
-    rows = decoded().loc[method, semantics].groupby(["length", "run"]).sum()
-    return (rows.nats / rows.targets).unstack().loc[list(LENGTHS)].to_numpy()
 
 
 @style.styled()
 def main() -> None:
-    figure, panels = style.panels(1, 3, (9.6, 3.2), sharey=True)
+    keys = ["method", "semantics", "length", "run"]
+    rows = decoded().groupby(keys).sum().reset_index().rename(columns={"run": "seed"})
+    rows = rows.assign(nll=rows.nats / rows.targets)
+    figure, panels = style.panels(1, 3, (12.4, 3.2), sharey=True)
     for axes, (method, name) in zip(panels, NAMES.items(), strict=True):
-        lines = [
-            pictures.Drawn(words, nats("none" if one == "none" else method, one), *look)
-            for one, (words, *look) in LINES.items()
-        ]
-        axes.set(ylim=(1.2, 4.3), xlabel="tokens read, trained at 128")
-        axes.set_xticks(LENGTHS[1::2], [f"{n:,}" for n in LENGTHS[1::2]])
-        pictures.named_lines(axes, LENGTHS, lines)
-        pictures.claim(axes, f"dynamic {name}")
-    panels[0].set_ylabel("nats per token")
+        lines = {
+            words: {"method": "none" if one == "none" else method, "semantics": one}
+            for words, (one, _) in LINES.items()
+        }
+        looks = [look for _, look in LINES.values()]
+        options = dict(title=f"dynamic {name}", limits=(1.2, 4.3), looks=looks)
+        report.figure(rows, lines, LENGTHS, "nll", **options, axes=axes)
+        axes.set_xlabel("tokens read, trained at 128")
+        axes.set_xticks(range(1, 8, 2), list(LENGTHS)[1::2])
+        axes.set_ylabel("nats per token" if axes is panels[0] else "")
     figure.suptitle("Stale keys undo half of dynamic YaRN's gain, and lower dynamic NTK's loss")
     style.save(figure, STUDY / "decoding" / "semantics.png")
 

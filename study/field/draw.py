@@ -2,20 +2,17 @@
 RoPE and NoPE, topk.png, both against the keys that a query attends to, and fade.png, found against
 the distance in short and long rows: python -m study.field.draw"""
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Mapping
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+import pandas as pd
 
+from posenc_jax import report
 from posenc_jax.plots import style
-from study.cells import seeds
+from posenc_jax.report.tables import Named
+from study.cells import STUDY
 from study.field.tables import KEYS, by_distance, grid, sharpened
-from study.order.draw import by_steps
-from study.order.tables import BUDGETS, L, measured, orders
+from study.order.tables import BUDGETS, FOUND, ORDER, L
 
-HERE = Path(__file__).parent
 LINES = {
     "NoPE": "#777777",
     "RoPE": "#000000",
@@ -34,8 +31,6 @@ EXTENDED = {
     "RoPE++ with YaRN": "#56B4E9",
     "retention with YaRN": "#882255",
 }
-FOUND = "found beyond L at 512 tokens; 0: guesses"
-ORDER = "order beyond L at 512 tokens; 0.5: guesses"
 SHARPENED = {
     "NoPE": "#777777",
     "random steps": "#332288",
@@ -59,16 +54,28 @@ FADING = {
 }
 
 
+Y = ("found beyond L at 512 tokens; 0: guesses", "order beyond L at 512 tokens; 0.5: guesses")
+
+
 @style.styled()
-def picture(name: str, found: Callable, order: Callable, titles: tuple[str, str], low: float):
+def picture(
+    name: str,
+    rows: pd.DataFrame,
+    x: Named,
+    words: str,
+    low: float,
+    *panels: tuple[str, Mapping[str, str]],  # title, and colours of lines by name
+) -> None:
     """What is found in the left panel, and its order, from `low` on, in the right one."""
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    found(left)
-    left.set(ylim=(0, 1.02), ylabel=FOUND, title=titles[0])
-    order(right)
-    right.set(ylim=(low, 1.02), ylabel=ORDER, title=titles[1])
-    style.save(figure, HERE / name)
+    figure, pair = style.panels(1, 2, (11, 4.2))
+    every = zip(pair, panels, (FOUND, ORDER), Y, (0, low), strict=True)
+    for axes, (title, colours), asked, y, least in every:
+        lines = {line: asked | {"name": line} for line in colours}
+        looks = [{"color": colour} for colour in colours.values()]
+        options = dict(title=title, y=y, limits=(least, 1.02), looks=looks)
+        report.figure(rows, lines, x, **options, seeds=True, axes=axes)
+        axes.set_xlabel(words)
+    style.save(figure, STUDY / "field" / name)
 
 
 @style.styled()
@@ -76,8 +83,7 @@ def fading() -> None:
     """Means over seeds, and the seeds, by the tokens to the setting; a panel per length of rows."""
     rows = by_distance()
     lengths = sorted(rows.length.unique())
-    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
-    panels = figure.subplots(1, len(lengths), sharey=True)
+    figure, panels = style.panels(1, len(lengths), (9.6, 4.0), sharey=True)
     for axes, length in zip(panels, lengths, strict=True):
         for name, colour in FADING.items():
             own = rows[(rows.name == name) & (rows.length == length)]
@@ -91,52 +97,25 @@ def fading() -> None:
         axes.set_xlabel("tokens to the setting, at most; dotted: L")
     panels[0].set(ylim=(-0.04, 1.02), ylabel="found; 0: guesses")
     panels[0].legend(loc="lower left")
-    style.save(figure, HERE / "fade.png")
+    style.save(figure, STUDY / "field" / "fade.png")
 
 
-def _by_keys(axes: Axes, protocol: str, value: str) -> None:
-    rows = measured(sharpened(), protocol)
-    rows, ends = rows[rows.steps == BUDGETS[-1]], {}
-    for name, colour in SHARPENED.items():
-        own = rows[rows.name == name]
-        found = [seeds(own[own["keys"] == keys], value) for keys in KEYS]
-        if any(len(one) == 0 or np.isnan(one).any() for one in found):  # too few pairs
-            continue
-        means = [one.mean() for one in found]
-        axes.plot(range(len(KEYS)), means, "-", color=colour)
-        for place, one in enumerate(found):
-            axes.plot([place] * len(one), one, ".", color=colour, markersize=4, alpha=0.6)
-        ends[name] = means[-1]
-    low, high = axes.get_ylim()
-    for (name, mean), place in zip(
-        ends.items(), style.spaced(list(ends.values()), 0.045 * (high - low)), strict=True
-    ):
-        axes.plot([2, 2.15], [mean, place], color=SHARPENED[name], linewidth=0.5)
-        axes.text(2.18, place, name, color=SHARPENED[name], va="center", size=8)
-    axes.set_xlim(-0.1, 3.1)
-    axes.set_xticks(range(len(KEYS)), ["all", *KEYS[1:]])
-    axes.set_xlabel("keys of the highest logits that a query attends to; 9,600 steps")
+def main() -> None:
+    plain = "As trained: PoPE finds more than RoPE, hybrids little", LINES
+    extended = "Extended alike, PoPE and RoPE++ order much as RoPE", EXTENDED
+    picture("field.png", grid(), "step", "training steps at L = 64", 0.5, plain, extended)
+    rows = sharpened()
+    picture(
+        "topk.png",
+        rows[rows.steps == BUDGETS[-1]],
+        {keys: {"keys": keys} for keys in KEYS},
+        "keys of the highest logits that a query attends to; 9,600 steps",
+        0.35,
+        ("Fewer keys bring back little of what was not found", SHARPENED),
+        ("They restore the order of NoPE and random steps", SHARPENED),
+    )
+    fading()
 
 
 if __name__ == "__main__":
-    picture(
-        "field.png",
-        lambda axes: by_steps(axes, measured(grid(), "found"), "found", LINES),
-        lambda axes: by_steps(axes, orders(grid()), "order", EXTENDED),
-        (
-            "As trained: PoPE finds more than RoPE, hybrids little",
-            "Extended alike, PoPE and RoPE++ order much as RoPE",
-        ),
-        low=0.5,
-    )
-    picture(
-        "topk.png",
-        lambda axes: _by_keys(axes, "found", "found"),
-        lambda axes: _by_keys(axes, "last_of_two", "order"),
-        (
-            "Fewer keys bring back little of what was not found",
-            "They restore the order of NoPE and random steps",
-        ),
-        low=0.35,
-    )
-    fading()
+    main()

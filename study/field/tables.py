@@ -66,7 +66,7 @@ def encodings_of(rows: pd.DataFrame) -> pd.Series:
 @cache
 def grid() -> pd.DataFrame:
     """Rows of this page's sweep and of its company, with the name of the method."""
-    rows = known(rows_of("field/rows/budget"))
+    rows = rows_of("field/rows/budget")
     rows = rows.assign(name=names_of(encodings_of(rows), rows.method))
     # Log-n changes found and order of the others by 0.02 at most.
     rows = rows[(rows.method != "logn") | rows.name.str.startswith("random steps")]
@@ -76,7 +76,7 @@ def grid() -> pd.DataFrame:
 
 def differences() -> Table:
     """Differences in found and in order beyond L after the longest budget, paired by seed."""
-    rows = grid()
+    rows = known(grid())
     lines = {f"{one} less {other}": {"name": one, "less": {"name": other}} for one, other in PAIRS}
     rows, asked = rows[rows.step == BUDGETS[-1]], {"found": FOUND, "order": ORDER}
     made = table(rows, lines, asked, corner="after 9,600 steps", cell=partial(short, sign="+"))
@@ -88,7 +88,7 @@ def differences() -> Table:
 @cache
 def sharpened() -> pd.DataFrame:
     """Rows of topk.py: the method without top-k, and the keys that a query attends to."""
-    rows = known(pd.read_csv(STUDY / "field/rows/topk.csv"))
+    rows = pd.read_csv(STUDY / "field/rows/topk.csv")
     parts = rows.method.str.extract(r"^(?:(none|yarn:8)|(?:(yarn:8)\+)?topk:k=(\d+))$")
     names = names_of(encodings_of(rows), parts[0].fillna(parts[1]).fillna("none"))
     return rows.assign(name=names, keys=parts[2].fillna("all"))
@@ -97,7 +97,7 @@ def sharpened() -> pd.DataFrame:
 def topk() -> Table:
     """Found and order beyond L with all keys and with the highest 32 and 8, and the cost at L."""
     body, seeds = [], AT_L | {"keys": "all", "cell": count}
-    for (_, name), own in sharpened().groupby(["steps", "name"]):
+    for (_, name), own in known(sharpened()).groupby(["steps", "name"]):
         cell = partial(short, of=max(3, own.seed.nunique()))
         columns = {"steps": seeds | {"value": "steps", "cell": order.whole}}
         for words, asked in (("found", FOUND), ("order", ORDER)):

@@ -3,15 +3,12 @@ settings: python -m study.order.draw"""
 
 from pathlib import Path
 
-import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from posenc_jax import report
 from posenc_jax.plots import style
-from study.cells import seeds
-from study.order.tables import APART, BUDGETS, SEPARATED, grid, orders, separated
+from study.order.tables import APART, ORDER, SEPARATED, grid, separated
 
-PICTURE = Path(__file__).parent / "order.png"
 LINES = {
     "NoPE with log-n": "#000000",
     "NoPE": "#777777",
@@ -24,67 +21,45 @@ LINES = {
     "RoPE with DCA": "#56B4E9",
     "T5 bias": "#0072B2",
 }
-GAP = 0.036  # between two names, in order
 
 
 @style.styled()
 def main() -> None:
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
-    by_steps(left, orders(grid()), "order", LINES)
+    figure, (left, right) = style.panels(1, 2, (11, 4.2))
+    report.figure(
+        grid(),
+        {name: ORDER | {"name": name} for name in LINES},
+        "step",
+        title="NoPE passes extended RoPE by 1,200 steps",
+        y="order beyond L at 512 tokens; 0.5: guesses",
+        limits=(0.3, 1.02),
+        looks=[{"color": colour} for colour in LINES.values()],
+        seeds=True,
+        axes=left,
+    )
     left.axhline(0.5, color="0.5", linestyle=":")
-    left.set(ylim=(0.3, 1.02), ylabel="order beyond L at 512 tokens; 0.5: guesses")
-    left.set_title("NoPE passes extended RoPE by 1,200 steps")
+    left.set_xlabel("training steps at L = 64")
     _by_separation(right)
-    style.save(figure, PICTURE)
-
-
-def by_steps(axes: Axes, rows: pd.DataFrame, value: str, lines: dict[str, str]) -> None:
-    """Means over seeds, and the seeds, where every seed holds enough pairs."""
-    ends = {}
-    for name, colour in lines.items():
-        own = rows[rows.name == name]
-        at = {steps: seeds(own[own.steps == steps], value) for steps in BUDGETS}
-        most = max(map(len, at.values()))
-        known = {steps: one for steps, one in at.items() if len(one) == most > 0}
-        if not known:
-            continue
-        means = [one.mean() for one in known.values()]
-        axes.plot(list(known), means, "-", color=colour)
-        for steps, one in known.items():
-            axes.plot([steps] * len(one), one, ".", color=colour, markersize=4, alpha=0.6)
-        ends[name] = max(known), means[-1]
-    places = style.spaced([value for _, value in ends.values()], GAP)
-    for (name, (steps, mean)), place in zip(ends.items(), places, strict=True):
-        axes.plot([steps, 1.2 * steps], [mean, place], color=lines[name], linewidth=0.5)
-        axes.text(1.22 * steps, place, name, color=lines[name], va="center", size=8)
-    axes.set(xscale="log", xlim=(550, 60_000), xlabel="training steps at L = 64")
-    axes.set_xticks(BUDGETS, [f"{steps:,}" for steps in BUDGETS])
-    axes.minorticks_off()
+    style.save(figure, Path(__file__).parent / "order.png")
 
 
 def _by_separation(axes: Axes) -> None:
-    """Means over seeds by the tokens between the two settings."""
+    """Means over seeds by the tokens between the two settings, named where they are apart."""
     found = {name: own for name, own in separated(grid()).items() if name in LINES}
-    means = {name: [one.mean() for one in by_apart] for name, by_apart in found.items()}
-    places = style.spaced([own[0] for own in means.values()], GAP)
+    means = {name: [one.mean for one in own] for name, own in found.items()}
+    places = style.spaced([own[0] for own in means.values()], 0.036)
     for (name, own), place in zip(means.items(), places, strict=True):
-        axes.plot(range(len(APART)), own, "o-", color=LINES[name], markersize=3)
-        axes.plot([-0.5, 0], [place, own[0]], color=LINES[name], linewidth=0.5)
-        axes.text(
-            -0.6,
-            place,
-            name.removeprefix("RoPE with "),
-            color=LINES[name],
-            va="center",
-            ha="right",
-            size=8,
-        )
+        look = dict(color=LINES[name])
+        axes.plot(range(len(APART)), own, "o-", markersize=3, **look)
+        axes.plot([-0.5, 0], [place, own[0]], linewidth=0.5, **look)
+        words = name.removeprefix("RoPE with ")
+        axes.text(-0.6, place, words, va="center", ha="right", size=8, **look)
     axes.hlines(0.5, 0, len(APART) - 1, color="0.5", linestyle=":")
     axes.set(xlim=(-4.9, len(APART) - 0.7), ylim=(0.3, 1.02), yticks=[])
     axes.set_xticks(range(len(APART)), [one.partition("-")[0] for one in APART])
     axes.set_xlabel(f"tokens apart (1: adjacent), and more; after {SEPARATED:,} steps")
-    axes.set_title("RoPE's extensions order only some separations")
+    title = "RoPE's extensions order only some separations"
+    axes.set_title(title, loc="left", weight="bold")
 
 
 if __name__ == "__main__":

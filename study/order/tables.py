@@ -60,13 +60,14 @@ def known(rows: pd.DataFrame) -> pd.DataFrame:
 @cache
 def grid() -> pd.DataFrame:
     """Rows of the grid, with the name of the method."""
-    rows = known(rows_of("order/rows/budget"))
+    rows = rows_of("order/rows/budget")
     rows = rows.assign(name=names_of(rows.encoding.map(ENCODINGS), rows.method))
     return rows[~rows.name.isin(ALIKE)]
 
 
 def by_budget(rows: pd.DataFrame) -> Table:
     """Found and order beyond L at every budget, the best order after 1,200 steps first."""
+    rows = known(rows)
     seeds = selected(rows, FOUND).groupby("name").seed.nunique()
     best = selected(rows, ORDER | {"step": BUDGETS[1]}).groupby("name").order.mean()
     best = best.reindex(seeds.index, fill_value=0.0).sort_values(ascending=False, kind="stable")
@@ -80,7 +81,7 @@ def by_budget(rows: pd.DataFrame) -> Table:
 
 def that_flip() -> Table:
     """The pairs that change places between two budgets."""
-    order, body = selected(grid(), ORDER).drop(columns="method"), []
+    order, body = selected(known(grid()), ORDER).drop(columns="method"), []
     order = order.rename(columns={"name": "method", "step": "steps"})
     order = order[order.groupby("method").seed.transform("nunique") == SEEDS]
     for budgets in PAIRS_OF_BUDGETS:
@@ -120,7 +121,7 @@ def knock_outs() -> Table:
 def separated(rows: pd.DataFrame) -> dict[str, list[Estimate]]:
     """Order by the tokens between the two settings, where every class has some; the best method
     first."""
-    rows = rows[rows.step == SEPARATED]
+    rows = known(rows[rows.step == SEPARATED])
     best = selected(rows, ORDER).groupby("name").order.mean().sort_values(ascending=False)
     columns = list(BY_SEPARATION.values())
     found = {name: estimates(rows, {"name": name}, columns, "order") for name in best.index}

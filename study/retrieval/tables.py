@@ -48,12 +48,14 @@ ADDED = {
 ALL = {"protocol": "answers", "length": FAR, "part": ""}
 
 
+def of_design(name: str) -> dict:
+    sweep, run, _ = DESIGNS[name]
+    return {"sweep": sweep, "run": re.compile(run)}
+
+
 def retrieval() -> Table:
     """Accuracy at 8 L under four designs."""
-    columns = {
-        name: ALL | {"sweep": sweep, "run": re.compile(run)}
-        for name, (sweep, run, _) in DESIGNS.items()
-    }
+    columns = {name: ALL | of_design(name) for name in DESIGNS}
     lines = where("encoding method", LINES)
     made = table(rows_of(SWEEP, RATES, LAWS), lines, columns, "accuracy")
     readers = [f"{reader:.2f}" for *_, reader in DESIGNS.values()]

@@ -2,44 +2,35 @@
 
 import pandas as pd
 
+from posenc_jax import report
 from posenc_jax.plots import style
-from study import pictures
 from study.cells import STUDY
 
-LINES = {  # of lengths.csv: name, and the encoding in whose colour it is drawn
-    "rope": ("RoPE", "rope"),
-    "t5": ("T5", "t5"),
-    "fire": ("FIRE", "fire"),
-    "x-transformers, compiled": ("x-transformers, compiled", "0.3"),
-    "x-transformers": ("x-transformers, eager", "0.5"),
-    "rope, plain attention": ("RoPE, plain attention", "rope"),
-    "flax.nnx textbook": ("flax.nnx decoder", "0.5"),
+BLUE, GREEN, PURPLE = (style.look_of(name)[0] for name in ("rope", "t5", "fire"))
+LINES = {  # of lengths.csv, with colour and dashes
+    "RoPE": ("rope", BLUE, "-"),
+    "T5": ("t5", GREEN, "-"),
+    "FIRE": ("fire", PURPLE, "-"),
+    "x-transformers, compiled": ("x-transformers, compiled", "0.3", "-"),
+    "x-transformers, eager": ("x-transformers", "0.5", "--"),
+    "RoPE, plain attention": ("rope, plain attention", BLUE, "--"),
+    "flax.nnx decoder": ("flax.nnx textbook", "0.5", "--"),
 }
-DASHED = ("x-transformers", "rope, plain attention", "flax.nnx textbook")
 TITLES = {"tokens_per_s": "training, tokens per second", "temporary_mib": "memory of a step, MiB"}
 
 
 @style.styled()
 def main() -> None:
-    rows = pd.read_csv(STUDY / "speed" / "lengths.csv").set_index(["who", "length"]).sort_index()
-    figure, panels = style.panels(1, 2, (9.6, 3.8))
+    # The interval is the middle half of the rounds.
+    ends = {"low": "tokens_per_s_low", "high": "tokens_per_s_high"}
+    rows = pd.read_csv(STUDY / "speed" / "lengths.csv").rename(columns=ends).assign(seed=0)
+    lines = {name: {"who": who} for name, (who, *_) in LINES.items()}
+    looks = [{"color": colour, "linestyle": dashes} for _, colour, dashes in LINES.values()]
+    figure, panels = style.panels(1, 2, (11, 3.8))
     for axes, (field, title) in zip(panels, TITLES.items(), strict=True):
-        lines = []
-        for who, (name, look) in LINES.items():
-            values = rows.loc[who][field].dropna()
-            if len(values):
-                colour = look if look[0] == "0" else style.look_of(look)[0]
-                dashes = "--" if who in DASHED else "-"
-                lines.append(pictures.Drawn(name, values.to_numpy()[:, None], colour, dashes))
-                if field == "tokens_per_s":  # the middle half of the rounds
-                    own = rows.loc[who]
-                    axes.fill_between(own.index, own.low, own.high, color=colour, alpha=0.2)
-        lengths = list(rows.loc["rope"].index)
-        style.length_axis(axes, lengths)
         style.log_values(axes)
-        axes.set_xlabel("length of a row, 4,096 tokens a step")
-        pictures.named_lines(axes, lengths, lines)
-        pictures.claim(axes, title)
+        report.figure(rows, lines, value=field, title=title, looks=looks, axes=axes)
+        axes.set(xlabel="length of a row, 4,096 tokens a step", ylabel="")
     figure.suptitle("On a Zen 5 RoPE trains faster than x-transformers, in memory that is flat")
     style.save(figure, STUDY / "speed" / "speed.png")
 
