@@ -21,7 +21,7 @@ from posenc_jax.evaluation.cells import label
 from posenc_jax.evaluation.records import read_cells
 
 CELL = ["protocol", "length", "part"]
-KEYS = ["run", "method", *CELL]
+FACTS = ["run", "evaluation", "method", *CELL, "token_hash", "processor"]
 OVER = [f"over_{baseline}" for baseline in ("window", "fresh", "streaming")]
 LEFT_OUT = ["ppl", "bpb", "nll_se", "null_nll", "null_low", "null_high"]
 LEFT_OUT += ["gain_bpb", "gain_low", "gain_high", *OVER]
@@ -38,7 +38,10 @@ def main(sweep: Path, out: Path, evaluation: str = "") -> None:
     rows = pd.concat([pd.read_csv(file, dtype=str, keep_default_na=False) for file in files])
     if evaluation:
         rows = rows[rows.evaluation == evaluation]
-    documents = pd.concat([answers_of(run, evaluation) for run in runs])
+    documents = pd.concat(map(documents_of, runs))
+    if evaluation:
+        documents = documents[documents.evaluation == evaluation]
+    documents = documents[documents.answers > 0].astype({"answers": int})
     if len(documents):
         by_run(documents).to_csv(out / "documents.csv.xz", compression=XZ)
     if not ((rows.tokens != "") & (rows.answers == "")).any():
@@ -69,20 +72,15 @@ def by_run(documents: pd.DataFrame) -> pd.DataFrame:
     return documents.pivot(index=place, columns="name", values="right").astype("Int16")
 
 
-def answers_of(run: Path, evaluation: str) -> pd.DataFrame:
-    """A row per cell and document that has answers."""
+def documents_of(run: Path) -> pd.DataFrame:
+    """A row per cell and document of a run."""
     found = []
     for cell in read_cells(run / "eval"):
-        if evaluation not in ("", cell.facts["evaluation"]):
-            continue
-        own = pd.DataFrame({"answers": cell.answers, "right": cell.right})
-        own.insert(0, "document", range(len(own)))
         facts = cell.facts | {"method": label(cell.facts)}
-        for place, name in enumerate(KEYS):
-            own.insert(place, name, facts[name])
-        found.append(own[own.answers > 0])
-    counts = dict.fromkeys(["document", "answers", "right"], "int16")
-    return pd.concat(found).astype(counts | {"length": "int32"})
+        own = {"nats": cell.nats.round(4), "targets": cell.tokens}
+        own |= {"answers": cell.answers, "right": cell.right, "document": range(len(cell.nats))}
+        found.append(pd.DataFrame({name: facts[name] for name in FACTS} | own))
+    return pd.concat(found)
 
 
 if __name__ == "__main__":

@@ -9,23 +9,16 @@ from pathlib import Path
 import pandas as pd
 
 from posenc_jax.display import Table
-from posenc_jax.evaluation.cells import label
-from posenc_jax.evaluation.records import read_cells
 from study.cells import STUDY, less, signed
+from study.publish import documents_of
 
 ROWS = STUDY / "real/rows/price.csv"
 KEYS = ["model", "evaluation", "method", "length"]
 
 
 def main(runs: list[Path]) -> None:
-    found = []
-    for run in runs:
-        for cell in read_cells(run / "eval"):
-            own = pd.DataFrame({"nats": cell.nats.round(4), "targets": cell.tokens})
-            facts = {"model": run.name, "method": label(cell.facts)}
-            facts |= {name: cell.facts[name] for name in ("evaluation", "length")}
-            found.append(own.assign(**facts, document=range(len(own))))
-    rows = pd.concat(found)[[*KEYS, "document", "nats", "targets"]]
+    rows = pd.concat(documents_of(run).assign(model=run.name) for run in runs)
+    rows = rows[[*KEYS, "document", "nats", "targets"]]
     rows = rows[rows.evaluation.isin(["price", "beyond"]) & (rows.method != "fresh")]
     rows.sort_values([*KEYS, "document"]).to_csv(ROWS, index=False)
     print(f"{ROWS}: {len(rows)} rows")
