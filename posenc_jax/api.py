@@ -14,6 +14,7 @@ from posenc_jax.config import Evaluation, Training, load, schema
 from posenc_jax.registry import ROOT
 from posenc_jax.runtime import backend
 from posenc_jax.runtime.errors import DONE, DataError
+from posenc_jax.runtime.terminal import say, warn
 
 if TYPE_CHECKING:
     import pandas
@@ -85,7 +86,6 @@ def show(workdir: Path, evaluated: "Evaluated", *, chosen: bool = False) -> "Cur
     Unless the protocols were `chosen`, only the table of the first is printed.
     """
     from posenc_jax.evaluation import protocols, table
-    from posenc_jax.runtime.terminal import say
     from posenc_jax.tracking.wandb import Curves
 
     if not evaluated.rows:
@@ -125,11 +125,17 @@ def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) 
 def _draw(workdir: str | Path, evaluated: "Evaluated") -> list[Path]:
     """Draw the curves of an evaluation in plots/."""
     from posenc_jax.data.texts import HELD_OUT
-    from posenc_jax.report import pictures
-    from posenc_jax.report.ranking import rankings
-    from posenc_jax.report.runs import read_runs
 
     if not evaluated.rows:
+        return []
+    try:
+        import matplotlib  # noqa: F401
+
+        from posenc_jax.report import pictures
+        from posenc_jax.report.ranking import rankings
+        from posenc_jax.report.runs import read_runs
+    except ModuleNotFoundError as error:
+        warn(f"no pictures: {error.name} is not installed here")
         return []
     data = read_runs([Path(workdir)], evaluated.name)
     suffix = "" if evaluated.name == HELD_OUT else f"-{evaluated.name}"

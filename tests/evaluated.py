@@ -56,7 +56,7 @@ def make_run(
     noise = np.random.default_rng([seed, zlib.crc32(encoding.encode())]).normal(0, 0.5, documents)
     cells = []
     for protocol in protocols.shown():
-        if protocol.value == "accuracy":  # the text has no questions
+        if protocol.value == "accuracy" or protocol.by_part:  # the text has no questions
             continue
         by_place = protocol.by_place
         for length in LENGTHS[-1:] if by_place else LENGTHS:

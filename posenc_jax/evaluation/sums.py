@@ -25,6 +25,7 @@ OF_SUMS = {
     "windows": pyarrow.float64(),  # of the cell
     "by_place": pyarrow.list_(pyarrow.float64()),  # of the cell, in its first row
 }
+NEEDED = "nats", "tokens"  # sums without which a cell says nothing; others may be missing
 BESIDE = b"posenc_jax"  # metadata of the file: the methods left out
 
 
@@ -102,9 +103,9 @@ def _cells(rows: pyarrow.Table) -> Iterator[Cell]:
     first = np.flatnonzero(rows["document"].to_numpy() == 0)
     stored = [name for name in rows.column_names if name not in OF_SUMS]
     facts = rows.select(stored).take(first).to_pylist()
-    unknown = np.full(len(rows), np.nan)
+    unknown, readable = np.full(len(rows), np.nan), {*rows.column_names, *NEEDED}
     sums = {
-        name: np.split(rows[name].to_numpy() if name in rows.column_names else unknown, first[1:])
+        name: np.split(rows[name].to_numpy() if name in readable else unknown, first[1:])
         for name in (*DOCUMENTS, "windows")
     }
     by_place = rows["by_place"].take(first).to_pylist()
