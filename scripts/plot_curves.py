@@ -1,8 +1,8 @@
 """python scripts/plot_curves.py RUN[@METHOD[,METHOD...]] [RUN ...] --out=DIR
 
-Plots the curves of several evaluated runs as a report does, with one plot per protocol:
-same_token.png, nonoverlap.png, sliding.png and position.png in DIR. Each run has the named methods,
-or all of them; runs that differ in the seed alone are one line:
+Plots the curves of several evaluated runs, with one plot per protocol: same_token.png,
+nonoverlap.png, sliding.png and position.png in DIR. Each run has the named methods, or all of them;
+runs that differ in the seed alone are one line, their mean:
 
   python scripts/plot_curves.py runs/rope@none,yarn:8 runs/alibi@none --out=pictures
   python scripts/plot_curves.py runs/rope runs/alibi --format=pdf --width=3.3
@@ -41,6 +41,8 @@ def main(argv: list[str]) -> int:
                 own = wanted.setdefault(Path(facts["run"]).resolve(), set())
                 own.add((label(facts), facts["length"]))
             data = read_runs(list(wanted), options.evaluation).only(wanted)
+            for note in data.notes:
+                terminal.warn(note)
             name = cells[0].facts["evaluation"]
             suffix = "" if name == HELD_OUT else f"-{name}"
             drawn = pictures.draw(data, rankings(data.runs), options.out, suffix=suffix)

@@ -69,8 +69,11 @@ def first(data: ReportData, ranks: Rankings, text: ReportData, of_text: Rankings
     return panels([(protocols.HEADLINE, text, of_text), ("answers", data, ranks)])
 
 
-def panels(sources: Sequence[Source]) -> list[Panel]:
-    """A panel per protocol that was measured; a method has the same look in all."""
+def panels(sources: Sequence[Source], *, every: bool = False) -> list[Panel]:
+    """A panel per protocol that was measured; a method has the same look in all.
+
+    With `every` the baselines of several groups are lines of their own, as methods are.
+    """
     scored = [(*source, scores(source[1], source[0])) for source in sources]
     scored = [one for one in scored if not one[-1].empty]
     names = [answers.short_names(data, points) for _, data, _, points in scored]
@@ -80,7 +83,7 @@ def panels(sources: Sequence[Source]) -> list[Panel]:
         for row in points.drop_duplicates(["group", "method"]).itertuples()
     }
     scales = {scale for *_, points in scored for scale in points.scale.dropna()}
-    of = partial(_panel, looks=looks_of(encodings), one_scale=len(scales) < 2)
+    of = partial(_panel, looks=looks_of(encodings), one_scale=len(scales) < 2, every=every)
     return [
         of(protocol, data, points, ranks.extended.get(protocol, {}), known)
         for (protocol, data, ranks, points), known in zip(scored, names, strict=True)
@@ -136,22 +139,26 @@ def _panel(
     names: Mapping[str, str],
     looks: Mapping[Method, style.Look],
     one_scale: bool,
+    every: bool,
 ) -> Panel:
     longest, value = int(points.length.max()), value_in(points, protocol)
     is_retrieval = value == "accuracy"
     oracles = points[is_retrieval & (points.trained >= longest)]
     if len(oracles) < len(points):
         points = points.drop(oracles.index)
+    grey = points.method.isin(BASELINES)
+    if every and (points.group.nunique() > 1 or grey.all()):
+        grey &= False
     lines: dict[Method, Line] = {}
-    for (group, method), rows in points.groupby(["group", "method"], sort=False):
-        if method in BASELINES:
-            continue
-        parts = composition.parts(method)
-        if one_scale:  # the ratio of the lengths, as a rule
-            parts = [part._replace(scale=None) for part in parts]
-        name = names[group]
-        words = style.with_method(name, composition.text(parts))
-        lines[name, method] = figures.line(words, rows, looks[name, method], "score")
+    for (group, method), rows in points[~grey].groupby(["group", "method"], sort=False):
+        name, words = names[group], method
+        if method not in BASELINES:
+            parts = composition.parts(method)
+            if one_scale:  # the ratio of the lengths, as a rule
+                parts = [part._replace(scale=None) for part in parts]
+            words = composition.text(parts)
+        line = figures.line(style.with_method(name, words), rows, looks[name, method], "score")
+        lines[name, method] = line
     sign = -1 if is_retrieval else 1
     best = sorted(
         ((method, line) for method, line in lines.items() if line.x),
@@ -162,7 +169,7 @@ def _panel(
         protocol,
         value,
         dict(best),
-        _baselines(points, oracles, sign),
+        _baselines(points[grey | (points.method == "none")], oracles, sign),
         sorted(map(int, points.trained.unique())),
         longest,
         tables.get(longest, ()),
@@ -266,9 +273,10 @@ def view(panel: Panel, methods: Iterable[Method]) -> curves.View:
     return curves.View(claim(panel), y, drawn, panel.trained, limits)
 
 
-def picture(shown: Sequence[Panel]) -> "Figure | None":
-    """The panels side by side, with ten lines at most."""
-    _, methods = next(iter(choices(shown).values()))
+def picture(shown: Sequence[Panel], *, every: bool = False) -> "Figure | None":
+    """The panels side by side, with ten lines at most or with every method."""
+    found = choices(shown)
+    _, methods = found["all"] if every else next(iter(found.values()))
     return curves.named(*(view(panel, methods) for panel in shown)) if shown else None
 
 

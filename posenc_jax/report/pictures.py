@@ -20,7 +20,7 @@ from posenc_jax.report.overview import MOST_LINES, Method, Panel
 from posenc_jax.report.ranking import Rankings
 from posenc_jax.report.runs import Frame, ReportData
 from posenc_jax.report.tables import Named, named
-from posenc_jax.runtime.terminal import counted, warn
+from posenc_jax.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,19 +93,14 @@ def draw(
     suffix: str = "",
     shown: Sequence[Panel] | None = None,
 ) -> list[Path]:
-    """Draw a picture for every protocol, that of answers with all panels `shown`; return the
-    files, whose names end in the suffix."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        warn("no pictures: matplotlib is not installed here")
-        return []
+    """Draw a picture for every protocol, of every method or, with the panels `shown` of a report,
+    of the few that it shows; return the files, whose names end in the suffix."""
     captions_of = {}
     for name, drawn in _every(data, ranks, shown):
         path = folder / f"{name}{suffix}.png"
         style.formed(path).unlink(missing_ok=True)  # left by an earlier report
         if drawn is not None:
-            captions_of[style.save(drawn, path)] = _caption(data, name)
+            captions_of[style.save(drawn, path)] = _caption(data, name, shown)
     style.write_captions(folder / style.CAPTIONS.replace(".", f"{suffix}."), captions_of)
     return list(captions_of)
 
@@ -123,11 +118,13 @@ def _every(
 def _of_protocol(
     protocol: Protocol, data: ReportData, ranks: Rankings, shown: Sequence[Panel] | None
 ) -> "Figure | None":
+    every = shown is None
     if protocol.by_place:
-        return by_place(data, protocol)
+        return by_place(data, protocol, every=every)
     if protocol.name in protocols.against_length():
-        own = overview.panels([(protocol.name, data, ranks)])
-        return overview.picture(shown if shown and own and protocol.name == "answers" else own)
+        own = overview.panels([(protocol.name, data, ranks)], every=every)
+        in_report = shown and own and protocol.name == "answers"
+        return overview.picture(shown if in_report else own, every=every)
     if protocol.name == "gap":
         results = answers.collect(data)
         if results is None or results.gaps.empty:
@@ -139,7 +136,7 @@ def _of_protocol(
     return panels and curves.side_by_side(panels)
 
 
-def by_place(data: ReportData, protocol: Protocol) -> "Figure | None":
+def by_place(data: ReportData, protocol: Protocol, *, every: bool = False) -> "Figure | None":
     """Loss at every place of the longest window, as means over neighbouring places and seeds."""
     runs = [run for run in data.runs if run.in_means]
     cells: dict[Method, list[Cell]] = {}
@@ -158,7 +155,8 @@ def by_place(data: ReportData, protocol: Protocol) -> "Figure | None":
         look = style.SPARSE | looks[method] | baseline
         lines[method] = Line(style.with_method(*method), x.tolist(), y.tolist(), look)
     best = dict(sorted(lines.items(), key=lambda item: item[1].y[-1]))
-    few = overview.few_of({method: line.y[-1] for method, line in best.items()}, MOST_LINES)
+    most = len(best) if every else MOST_LINES
+    few = overview.few_of({method: line.y[-1] for method, line in best.items()}, most)
     drawn = [lines[method] for method in few]
     facts = [cell.facts for own in cells.values() for cell in own]
     if len(runs) == 1:
@@ -191,7 +189,7 @@ def _budget(data: ReportData) -> "Figure | None":
     return curves.by_step(records.rows(cells))
 
 
-def _caption(data: ReportData, name: str) -> str:
+def _caption(data: ReportData, name: str, shown: Sequence[Panel] | None) -> str:
     """Caption: content, data and meaning of the bands."""
     if name == ORDER:
         return (
@@ -207,11 +205,12 @@ def _caption(data: ReportData, name: str) -> str:
     if name == "gap":
         return f"{words}; means over seeds. Data: {on_what(data, name)}"
     if name == "answers":
-        words += ", relative to the ceiling, beside the loss of text"
-    return (
-        f"{words}; means over seeds, at most {overview.MOST_LINES} lines from best to worst. "
-        f"Data: {on_what(data, protocol)} {style.unpaired(_over(data, protocol))}"
-    )
+        words += ", relative to the ceiling"
+        words += ", beside the loss of text" if shown and len(shown) > 1 else ""
+    if name in protocols.against_length() or protocols.find(protocol).by_place:
+        few = f", at most {MOST_LINES} lines from best to worst"
+        words += f"; means over seeds{'' if shown is None else few}"
+    return f"{words}. Data: {on_what(data, protocol)} {style.unpaired(_over(data, protocol))}"
 
 
 def _over(data: ReportData, protocol: str) -> object:
