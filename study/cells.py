@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,10 +58,21 @@ def count(one: Estimate) -> str:
 table = partial(report.table, cell=short, missing="-")
 
 
-def less(own: pd.DataFrame, other: pd.DataFrame) -> Any:
-    """Difference of two losses over the same targets, with an interval over documents."""
-    return paired(own.nats.to_numpy(), other.nats.to_numpy(), own.targets.to_numpy())
+def over_documents(rows: pd.DataFrame, _: str, less: pd.DataFrame | None = None) -> Estimate:
+    """Nats per token, or the difference of two over the same targets, over documents of both."""
+    own = rows.groupby("document")[["nats", "targets"]].sum()
+    other = 0 * own if less is None else less.groupby("document")[["nats", "targets"]].sum()
+    own, other = own.align(other, join="inner", axis=0)
+    found = paired(own.nats.to_numpy(), other.nats.to_numpy(), own.targets.to_numpy())
+    return Estimate(found.mean, found.low, found.high, own.index.to_numpy())
 
 
-def signed(found: Any) -> str:
-    return f"{found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}]"
+def signed(one: Estimate) -> str:
+    return f"{one.mean:+.3f} [{one.low:.3f}, {one.high:.3f}]"
+
+
+def loss(one: Estimate) -> str:
+    return f"{one.mean:.3f}"
+
+
+of_documents = partial(report.table, value="nats", cell=signed, missing="", over=over_documents)

@@ -2,7 +2,7 @@
 estimates of its values over seeds."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,20 +91,6 @@ def selected(rows: Frame, where: Where) -> Frame:
     return rows
 
 
-def estimates(
-    frame: Frame, row: Where, columns: Sequence[Where], value: str
-) -> list[Estimate | None]:
-    """Estimates in a row of a table, or of a line of a figure; None where nothing was measured."""
-    found = []
-    for column in columns:
-        both = {"value": value, **row, **column}
-        here, less = selected(frame, both), both.get("less")
-        if less is not None:
-            less = selected(frame, {**both, **less})
-        found.append(None if here.empty else estimate(here, both["value"], less))
-    return found
-
-
 def estimate(rows: Frame, value: str, less: Frame | None = None) -> Estimate | None:
     """The mean of a value over seeds, or of the difference to other rows, paired by seed; None
     where a seed has no value."""
@@ -129,3 +115,20 @@ def _by_seed(rows: Frame, value: str) -> Frame:
         unlike = [name for name in UNLIKE if name in unlike] or unlike
         raise ValueError(f"a mean of unlike rows: select by {', '.join(unlike)}")
     return rows.set_index("seed")[value].sort_index()
+
+
+Over = Callable[[Frame, str, Frame | None], Estimate | None]
+
+
+def estimates(
+    frame: Frame, row: Where, columns: Sequence[Where], value: str, over: Over = estimate
+) -> list[Estimate | None]:
+    """Estimates in a row of a table, or of a line of a figure; None where nothing was measured."""
+    found = []
+    for column in columns:
+        both = {"value": value, **row, **column}
+        here, less = selected(frame, both), both.get("less")
+        if less is not None:
+            less = selected(frame, {**both, **less})
+        found.append(None if here.empty else over(here, both["value"], less))
+    return found

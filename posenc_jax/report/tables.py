@@ -9,7 +9,7 @@ from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.plots import curves, style
 from posenc_jax.report import answers, figures, learning
-from posenc_jax.report.frames import Estimate, Where, estimates
+from posenc_jax.report.frames import Estimate, Over, Where, estimate, estimates
 from posenc_jax.report.runs import Frame, ReportData
 
 Named = str | Mapping[str, Where] | Sequence[tuple[str, Where]]
@@ -43,17 +43,19 @@ def table(
     corner: str = "",
     cell: Callable[[Estimate], str] = with_interval,
     missing: str = NONE,
+    over: Over = estimate,
 ) -> Table:
     """Means over seeds of the rows of `posenc_jax.report.frame`.
 
     `rows` and `columns` are names of its columns, or selections by name: `{"found": {"protocol":
     "found", "part": "beyond", "value": "found"}}`. A selection may have a `value` and a `cell` of
-    its own, and under `less` another selection that is subtracted, paired by seed.
+    its own, and under `less` another selection that is subtracted, paired by seed. `over` is what
+    a mean is over, where that is not seeds.
     """
     across, body = named(frame, columns), []
     for name, row in named(frame, rows):
         line = [name]
-        found = estimates(frame, row, [column for _, column in across], value)
+        found = estimates(frame, row, [column for _, column in across], value, over)
         for (_, column), one in zip(across, found, strict=True):
             form = {"cell": cell, **row, **column}["cell"]
             line.append(missing if one is None else form(one))

@@ -15,8 +15,8 @@ LINES = {
 
 @style.styled()
 def main() -> None:
-    keys = ["method", "semantics", "length", "run"]
-    rows = decoded().groupby(keys).sum().reset_index().rename(columns={"run": "seed"})
+    keys = ["method", "semantics", "length", "seed"]
+    rows = decoded().groupby(keys)[["nats", "targets"]].sum().reset_index()
     rows = rows.assign(nll=rows.nats / rows.targets)
     figure, panels = style.panels(1, 3, (12.4, 3.2), sharey=True)
     for axes, (method, name) in zip(panels, NAMES.items(), strict=True):

@@ -8,7 +8,7 @@ import pandas as pd
 
 from posenc_jax.display import Table
 from posenc_jax.report.frames import Estimate, selected
-from study.cells import STUDY, count, less, rows_of, short, signed, table
+from study.cells import STUDY, count, loss, of_documents, rows_of, short, table
 from study.order import tables as order
 from study.order.tables import AT_L, BUDGETS, FAR, FOUND, ORDER, L, known, names_of
 from study.real import tables as real
@@ -166,26 +166,32 @@ def full() -> Table:
 def real_topk() -> Table:
     """What 32 keys cost SmolLM2 on passages, and what their copies save with all keys and with 32,
     each distance alike, on the books that all methods read."""
-    rows = real.copies(12_288).reset_index("back")
+    rows = selected(real.copies(), {"length": 12_288})
     rows = rows.assign(beyond=rows.back > real.L, nats=rows.nats / rows.targets, targets=1)
-    books = rows.loc["topk:k=32"].index.unique("document")
-    rows = rows[rows.index.isin(books, level="document")]
-    sums = rows.groupby(["method", "beyond", "read", "document"])[["nats", "targets"]].sum()
-
-    def saved(method: str, beyond: bool) -> pd.DataFrame:
-        unread = sums.loc[method, beyond, False]
-        return unread.assign(nats=unread.nats - sums.loc[method, beyond, True].nats)
-
+    rows = rows[rows.document.isin(rows[rows.method == "topk:k=32"].document)]
+    # What a copy saves is a row too, of the same targets.
+    keys = ["method", "beyond", "document"]
+    sums = rows.groupby([*keys, "read"])[["nats", "targets"]].sum().unstack("read")
+    saved = pd.DataFrame(
+        {"nats": sums.nats[False] - sums.nats[True], "targets": sums.targets[False]}
+    )
+    rows = pd.concat([rows, saved.reset_index().assign(read="saved")])
     body = []
     for whole, sharp in (("none", "topk:k=32"), ("yarn:2", "yarn:2+topk:k=32")):
-        for beyond in (False, True):
-            own, other = saved(sharp, beyond), saved(whole, beyond)
-            added = less(sums.loc[sharp, beyond, False], sums.loc[whole, beyond, False])
-            found = [added, *(less(one, one.assign(nats=0.0)) for one in (other, own))]
-            name = f"{whole}, {'more than' if beyond else 'at most'} L back"
-            body.append([name, *map(signed, [*found, less(own, other)])])
-    head = ["copies:", "added by 32 keys", "saved with all", "with 32", "32 less all"]
-    return Table("", head, body)
+        less = {"less": {"method": whole}}
+        columns = {
+            "added by 32 keys": {"method": sharp, "read": False} | less,
+            "saved with all": {"method": whole, "read": "saved"},
+            "with 32": {"method": sharp, "read": "saved"},
+            "32 less all": {"method": sharp, "read": "saved"} | less,
+        }
+        lines = {
+            f"{whole}, at most L back": {"beyond": False},
+            f"{whole}, more than L back": {"beyond": True},
+        }
+        made = of_documents(rows, lines, columns, corner="copies:")
+        body += made.rows
+    return made._replace(rows=body)
 
 
 def lazy() -> Table:
@@ -218,16 +224,15 @@ def each(steps: Estimate) -> str:
 def riffled() -> Table:
     """The price that another book adds to SmolLM2, that of a reader of the last block, and their
     difference: what its own earlier blocks save."""
-    rows, body = real.of_smollm2("riffle").sort_values("document"), []
-    for method in ("none", "yarn:2", "self_extend"):
-        own = rows[rows.method == method]
-        alone, riffled, foreign = (
-            own[own.part == part] for part in ("alone", "riffled", "foreign")
-        )
-        loss = f"{alone.nats.sum() / alone.targets.sum():.3f}"
-        price, null = less(riffled, alone), less(foreign, alone)
-        body.append([method, loss, *map(signed, (price, null, less(foreign, riffled)))])
-    return Table("", ["", "loss alone", "price", "null", "saved"], body)
+    alone, price, null = ({"part": part} for part in ("alone", "riffled", "foreign"))
+    columns = {
+        "loss alone": alone | {"cell": loss},
+        "price": price | {"less": alone},
+        "null": null | {"less": alone},
+        "saved": null | {"less": price},
+    }
+    lines = {method: {"method": method} for method in ("none", "yarn:2", "self_extend")}
+    return of_documents(real.of_smollm2("riffle"), lines, columns)
 
 
 def riffled_text() -> Table:

@@ -4,7 +4,9 @@ python -m study.real.draw"""
 from pathlib import Path
 
 from posenc_jax.plots import style
-from study.real.tables import memory
+from posenc_jax.report.frames import estimates
+from study.cells import over_documents
+from study.real.tables import LOST, SAVED, memory
 
 PICTURE = Path(__file__).parent / "memory.png"
 # Words, colours, and where the words begin or end beside the point.
@@ -21,7 +23,8 @@ NAMES = {
 def main() -> None:
     figure, (axes,) = style.panels(1, 1, (6.4, 3.6))
     for method, (name, colour, offset) in NAMES.items():
-        lost, saved = memory(method)
+        one = {"method": method}
+        lost, saved = estimates(memory(), one, [LOST, SAVED], "nats", over_documents)
         axes.hlines(saved.mean, lost.low, lost.high, color=colour)
         axes.vlines(lost.mean, saved.low, saved.high, color=colour)
         axes.plot(lost.mean, saved.mean, "o", color=colour)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from posenc_jax.display import Table
-from study.cells import STUDY, less, signed
+from posenc_jax.report.frames import Estimate, selected
+from study.cells import STUDY, of_documents, signed
 from study.publish import documents_of
 
 ROWS = STUDY / "real/rows/price.csv"
@@ -24,33 +25,27 @@ def main(runs: list[Path]) -> None:
     print(f"{ROWS}: {len(rows)} rows")
 
 
-def losses(model: str, evaluation: str) -> pd.DataFrame:
-    """Nats and targets of each book by method and length; all rows of a book in an evaluation end
-    at the same token."""
-    return pd.read_csv(ROWS).set_index(KEYS).sort_index().loc[model, evaluation]
+def added(model: str, evaluation: str, other: dict) -> Table:
+    """Nats per token that each method adds to another one in rows of the same or a given length;
+    all rows of a book in an evaluation end at the same token."""
+    rows = selected(pd.read_csv(ROWS), {"model": model, "evaluation": evaluation})
+    lines = {method: {"method": method} for method in sorted(rows.method.unique())}
+    lengths = sorted(rows.length.unique())
+    columns = {f"{length:,}": {"length": length, "less": other} for length in lengths}
+    made = of_documents(rows, lines, columns, cell=to_another)
+    return made._replace(rows=[line for line in made.rows if any(line[1:])])
 
 
-def added(rows: pd.DataFrame, other: tuple[str, int | None]) -> Table:
-    """Nats per token that each method adds to another one in rows of the same or a given length."""
-    methods, lengths = (rows.index.unique(level) for level in ("method", "length"))
-    body = [
-        [method, *(_cell(rows, (method, n), (other[0], other[1] or n)) for n in lengths)]
-        for method in methods
-    ]
-    return Table("", ["", *(f"{n:,}" for n in lengths)], [row for row in body if any(row[1:])])
-
-
-def _cell(rows: pd.DataFrame, own: tuple[str, int], other: tuple[str, int]) -> str:
-    if own == other or own not in rows.index:
-        return ""
-    return signed(less(rows.loc[own], rows.loc[other]))
+def to_another(one: Estimate) -> str:
+    """Empty for a method beside itself."""
+    return "" if one.low == one.high else signed(one)
 
 
 TABLES = {
-    "price": lambda: added(losses("smollm2", "price"), ("none", None)),
-    "price-beyond": lambda: added(losses("smollm2", "beyond"), ("yarn:2", None)),
-    "price-gemma": lambda: added(losses("gemma3", "price"), ("none", None)),
-    "price-gemma-beyond": lambda: added(losses("gemma3", "beyond"), ("none", 32_768)),
+    "price": lambda: added("smollm2", "price", {"method": "none"}),
+    "price-beyond": lambda: added("smollm2", "beyond", {"method": "yarn:2"}),
+    "price-gemma": lambda: added("gemma3", "price", {"method": "none"}),
+    "price-gemma-beyond": lambda: added("gemma3", "beyond", {"method": "none", "length": 32_768}),
 }
 
 

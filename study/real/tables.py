@@ -1,16 +1,17 @@
 """Tables of the page on a real model."""
 
 from functools import cache
-from typing import Any
 
 import pandas as pd
 
 from posenc_jax.display import Table
-from study.cells import STUDY, less, signed
+from posenc_jax.report.frames import Estimate
+from study.cells import STUDY, of_documents, signed
 
 L = 8_192
 # Hashes of the last targets of windows of 65,536 tokens.
 EIGHT_BOOKS, THREE_BOOKS = "026f96502d4fefb5", "1d5c9749721bf6ac"
+BOOKS = 8
 METHODS = (
     "none streaming window:size=8192 self_extend yarn:2 yarn:4 yarn:8 dynamic_yarn ntk:2 ntk:4 pi:2"
 )
@@ -26,81 +27,51 @@ def of_smollm2(protocol: str) -> pd.DataFrame:
 
 
 @cache
-def real() -> pd.DataFrame:
-    """Nats and targets of `same_token` on SmolLM2, by method, length and book; all rows of a book
-    have the end of its window of 65,536 tokens."""
-    rows = of_smollm2("same_token")
-    rows = rows[rows.token_hash.isin([EIGHT_BOOKS, THREE_BOOKS])]
-    return rows.set_index(["method", "length", "document"]).sort_index()
+def copies() -> pd.DataFrame:
+    """Nats and targets of `copies` by method, length, distance, whether read, and book."""
+    rows = of_smollm2("copies")
+    back = rows.part.str.extract(r"(\d+)$")[0].astype(int)
+    return rows.assign(back=back, read=~rows.part.str.startswith("unread"))
 
 
 @cache
-def copies(length: int) -> pd.DataFrame:
-    """Nats and targets of `copies` in rows of this length, by method, distance, whether read, and
-    book."""
-    rows = of_smollm2("copies")
-    rows = rows[rows.length == length]
-    back = rows.part.str.extract(r"(\d+)$")[0].astype(int)
-    rows = rows.assign(back=back, read=~rows.part.str.startswith("unread"))
-    return rows.set_index(["method", "read", "back", "document"]).sort_index()
+def memory() -> pd.DataFrame:
+    """Rows of `same_token`, in which all rows of a book have the end of its window of 65,536
+    tokens, and of copies beyond L in rows of 12,288 tokens, each distance alike."""
+    books, passages = of_smollm2("same_token"), copies()
+    books = books[books.token_hash.isin([EIGHT_BOOKS, THREE_BOOKS])]
+    passages = passages[(passages.length == 12_288) & (passages.back > L)]
+    alike = passages.assign(nats=passages.nats / passages.targets, targets=1)
+    return pd.concat([books, alike])
 
 
-def lost(method: str, length: int) -> Any:
-    """Nats per token that a method adds to a plain row of L, on the books that both read."""
-    rows = real()[["nats", "targets"]]
-    own, plain = rows.loc[method, length].align(rows.loc["none", L], join="inner", axis=0)
-    return less(own, plain)
+# Loss that a method adds on books to that of a plain row of L, and its own loss of passages without
+# their copies less that with them.
+LOST = {"protocol": "same_token", "length": 12_288, "less": {"method": "none", "length": L}}
+SAVED = {"protocol": "copies", "read": False, "less": {"read": True}}
 
 
-def memory(method: str) -> tuple[Any, Any]:
-    """Loss that a method adds on books in rows of 12,288 tokens, and its own loss of the passages
-    without their copies beyond L less that with them, each distance alike."""
-    passages = copies(12_288).reset_index("back")
-    passages = passages[passages.back > L]
-    passages = passages.assign(nats=passages.nats / passages.targets, targets=1)
-    passages = passages.groupby(["method", "read", "document"])[["nats", "targets"]].sum()
-    saved = less(passages.loc[method, False], passages.loc[method, True])
-    return lost(method, 12_288), saved
+def of_books(one: Estimate) -> str:
+    return signed(one) + "†" * (len(one.values) < BOOKS)
 
 
 def of_methods() -> Table:
     """Nats per token that each method adds on books, and those that copies beyond L save it; a
     dagger marks what was measured on three books."""
-    books = real().groupby(["method", "length"]).size()
-    copied = copies(12_288).index.unique("method")
-
-    def added(method: str, length: int) -> str:
-        if (method, length) not in books:
-            return ""
-        found = signed(lost(method, length))
-        return f"{found}†" if books[method, length] < books["none", L] else found
-
-    body = [
-        [
-            method,
-            *(added(method, length) for length in LENGTHS),
-            signed(memory(method)[1]) if method in copied else "",
-        ]
-        for method in METHODS.split()
-    ]
-    return Table("", ["", *(f"{n:,}" for n in LENGTHS), "saved by copies beyond L"], body)
+    columns = {f"{length:,}": LOST | {"length": length, "cell": of_books} for length in LENGTHS}
+    columns["saved by copies beyond L"] = SAVED
+    return of_documents(memory(), {one: {"method": one} for one in METHODS.split()}, columns)
 
 
 def by_distance() -> Table:
     """Nats per token that a copy beyond L saves a method, by the tokens back to it."""
-    body = []
-    for length in (12_288, 32_768):
-        every = copies(length)
-        measured = every.index.unique("back")
-        for method in every.index.unique("method").intersection(METHODS.split()):
-            cells = [
-                signed(less(every.loc[method, False, back], every.loc[method, True, back]))
-                if back in measured
-                else ""
-                for back in BACK
-            ]
-            body.append([f"{method}, rows of {length:,}", *cells])
-    return Table("", ["", *(f"{back:,}" for back in BACK)], body)
+    lines = {
+        f"{method}, rows of {length:,}": {"method": method, "length": length}
+        for length in (12_288, 32_768)
+        for method in sorted(METHODS.split())
+    }
+    made = of_documents(copies(), lines, {f"{back:,}": SAVED | {"back": back} for back in BACK})
+    return made._replace(rows=[line for line in made.rows if any(line[1:])])
 
 
 def of_order() -> Table:
