@@ -1,12 +1,10 @@
 """Tables of the page on speed and memory."""
 
-from functools import cache
-from typing import Any
-
 import pandas as pd
 
 from posenc_jax.display import Table
-from study.cells import STUDY
+from posenc_jax.report.frames import Estimate
+from study.cells import STUDY, table, where
 
 ROWS = STUDY / "speed"
 MACHINES = {
@@ -64,27 +62,18 @@ DECIDING = [  # what, benchmark, case, measure
 ]
 
 
-@cache
-def speeds() -> pd.DataFrame:
-    """Ratios of all benchmarks on all machines."""
-    files = [ROWS / f"{stem}.csv" for stem in MACHINES]
-    names = zip(files, MACHINES.values(), strict=True)
-    return pd.concat([pd.read_csv(file).assign(machine=name) for file, name in names])
-
-
-def ratio(row: Any) -> str:
-    return f"{row.middle:.2f} ({row.low:.2f} to {row.high:.2f})"
+def ratio(one: Estimate) -> str:
+    return f"{one.mean:.2f} ({one.low:.2f} to {one.high:.2f})"
 
 
 def speed() -> Table:
     """What decides, beside each machine that measured it."""
-    rows, names = speeds(), list(MACHINES.values())
-    body = []
-    for what, *place in DECIDING:
-        chosen = rows[(rows[["benchmark", "case", "measure"]] == place).all(axis=1)]
-        found = {row.machine: ratio(row) for row in chosen.itertuples()}
-        body.append([what, *(found.get(name, "-") for name in names)])
-    return Table("", ["", *names], body)
+    files = {name: pd.read_csv(ROWS / f"{stem}.csv") for stem, name in MACHINES.items()}
+    rows = pd.concat(file.assign(machine=name, seed=0) for name, file in files.items())
+    rows = rows.rename(columns={"low": "middle_low", "high": "middle_high"})
+    lines = where("benchmark case measure", {what: place for what, *place in DECIDING})
+    columns = {name: {"machine": name} for name in MACHINES.values()}
+    return table(rows, lines, columns, "middle", cell=ratio)
 
 
 TABLES = {"speed": speed}
