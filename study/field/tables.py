@@ -82,7 +82,7 @@ def differences() -> Table:
     made = table(rows, lines, asked, corner="after 9,600 steps", cell=partial(short, sign="+"))
     seeds = table(rows, lines, asked, cell=count, missing="0")
     body = [[*line, ", ".join(of[1:])] for line, of in zip(made.rows, seeds.rows, strict=True)]
-    return made._replace(head=[*made.head, "seeds of each"], rows=body)
+    return Table("", [*made.head, "seeds of each"], body)
 
 
 @cache
@@ -110,7 +110,7 @@ def topk() -> Table:
         columns |= {f"at L, {keys}": AT_L | {"keys": keys} for keys in ("all", "8")}
         made = table(own, {name: {}}, columns | {"seeds": seeds}, corner="keys:", cell=cell)
         body += made.rows
-    return made._replace(rows=body)
+    return Table("", made.head, body)
 
 
 @cache
@@ -191,7 +191,7 @@ def real_topk() -> Table:
         }
         made = of_documents(rows, lines, columns, corner="copies:")
         body += made.rows
-    return made._replace(rows=body)
+    return Table("", made.head, body)
 
 
 def lazy() -> Table:

@@ -33,7 +33,7 @@ def added(model: str, evaluation: str, other: dict) -> Table:
     lengths = sorted(rows.length.unique())
     columns = {f"{length:,}": {"length": length, "less": other} for length in lengths}
     made = of_documents(rows, lines, columns, cell=to_another)
-    return made._replace(rows=[line for line in made.rows if any(line[1:])])
+    return Table("", made.head, [line for line in made.rows if any(line[1:])])
 
 
 def to_another(one: Estimate) -> str:

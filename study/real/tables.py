@@ -71,7 +71,7 @@ def by_distance() -> Table:
         for method in sorted(METHODS.split())
     }
     made = of_documents(copies(), lines, {f"{back:,}": SAVED | {"back": back} for back in BACK})
-    return made._replace(rows=[line for line in made.rows if any(line[1:])])
+    return Table("", made.head, [line for line in made.rows if any(line[1:])])
 
 
 def of_order() -> Table:
