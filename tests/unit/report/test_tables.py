@@ -7,6 +7,7 @@ import pytest
 from answering import LONG, cell, gathered, of_text
 
 from posenc_jax import display
+from posenc_jax.report.frames import Estimate
 from posenc_jax.report.tables import alone, every, table, write
 
 
@@ -92,6 +93,13 @@ def test_a_selection_has_a_form_of_its_own_and_a_column_counts_before_its_row():
     other = {"RoPE": {"method": "none"}, "PI": {"method": "pi"}}
     column = {"as trained": {"protocol": "answers", "method": "none"}}
     assert table(frame, other, column, "accuracy", cell=count).rows == [["RoPE", "2"], ["PI", "2"]]
+
+    def over_all(rows, value, less):
+        return Estimate(rows[value].mean() - less[value].mean(), None, None, rows[value])
+
+    column["as trained"] |= {"less": {"seed": 0}}
+    made = table(frame, rows, column, "accuracy", cell=alone, over=over_all)
+    assert made.rows == [["RoPE", "0.000"], ["exact", "0.000"]]
 
 
 def test_parts_are_in_the_order_of_all_their_numbers():
