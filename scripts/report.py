@@ -1,9 +1,10 @@
 """python scripts/report.py RUNS [RUNS ...] --out=report
 
 Writes a report on runs and sweeps, finished or not: OUT/index.html, a single file that needs no
-network, and PNGs of each protocol against length or position, of gaps and of order. RUNS is the folder of a
-sweep or of one run. Beside retrieval accuracy, if scored, stands the loss of the runs --text, by
-default of RUNS; of a mixture that was evaluated on each of its texts, name the same runs.
+network, and PNGs of each protocol against length or position, of gaps and of order. RUNS is the
+folder of a sweep or of one run. Beside retrieval accuracy, if scored, stands the loss of the runs
+--text, by default of RUNS; of a mixture that was evaluated on each of its texts, name the same
+runs.
 """
 
 import sys
