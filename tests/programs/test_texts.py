@@ -281,6 +281,15 @@ def test_weights_go_on_with_the_same_tokenizer_by_another_name_alone(moved, call
     assert not (tmp_path / "another" / "config.json").exists()  # the mistake claims no folder
 
 
+def test_too_little_text_claims_no_folder(folder, call, tmp_path):
+    """The same command with more text trains there."""
+    fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache"}
+    out = call("train.py", tmp_path / "run", **fields, train_length=2**20, code=65)
+    assert "too few for one row of 1048576" in out
+    assert not (tmp_path / "run" / "config.json").exists()
+    assert "done: 12 steps" in call("train.py", tmp_path / "run", **fields)
+
+
 def test_another_text_or_tokenizer_under_a_run_is_refused(moved, call):
     place, fields = moved
     run, here = place / "run", {"data.path": f"{place}/texts/*.txt"}
