@@ -124,8 +124,6 @@ def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) 
 
 def _draw(workdir: str | Path, evaluated: "Evaluated") -> list[Path]:
     """Draw the curves of an evaluation in plots/."""
-    from posenc_jax.data.texts import HELD_OUT
-
     if not evaluated.rows:
         return []
     try:
@@ -138,8 +136,8 @@ def _draw(workdir: str | Path, evaluated: "Evaluated") -> list[Path]:
         warn(f"no pictures: {error.name} is not installed here")
         return []
     data = read_runs([Path(workdir)], evaluated.name)
-    suffix = "" if evaluated.name == HELD_OUT else f"-{evaluated.name}"
-    return pictures.draw(data, rankings(data.runs), Path(workdir) / "plots", suffix=suffix)
+    folder = Path(workdir) / "plots"
+    return pictures.draw(data, rankings(data.runs), folder, evaluation=evaluated.name)
 
 
 def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:

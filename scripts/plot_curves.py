@@ -1,8 +1,8 @@
 """python scripts/plot_curves.py RUN[@METHOD[,METHOD...]] [RUN ...] --out=DIR
 
-Plots the curves of several evaluated runs, with one plot per protocol: same_token.png,
-nonoverlap.png, sliding.png and position.png in DIR. Each run has the named methods, or all of them;
-runs that differ in the seed alone are one line, their mean:
+Plots the curves of several evaluated runs, with one plot per protocol in DIR, such as
+same_token.png. Each run has the named methods, or all of them; runs that differ in the seed alone
+are one line, their mean:
 
   python scripts/plot_curves.py runs/rope@none,yarn:8 runs/alibi@none --out=pictures
   python scripts/plot_curves.py runs/rope runs/alibi --format=pdf --width=3.3
@@ -11,7 +11,6 @@ runs that differ in the seed alone are one line, their mean:
 import sys
 from pathlib import Path
 
-from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.evaluation import compare
 from posenc_jax.evaluation.cells import label
 from posenc_jax.plots import style
@@ -35,7 +34,7 @@ def main(argv: list[str]) -> int:
     def plot() -> None:
         with style.printed(style.Form(options.format, options.width)):
             cells = compare.readable(options.runs, options.evaluation)
-            compare.comparable(cells)
+            compare.check_comparable(cells)
             wanted: dict[Path, set[tuple[str, int]]] = {}
             for facts in (cell.facts for cell in cells):
                 own = wanted.setdefault(Path(facts["run"]).resolve(), set())
@@ -44,8 +43,7 @@ def main(argv: list[str]) -> int:
             for note in data.notes:
                 terminal.warn(note)
             name = cells[0].facts["evaluation"]
-            suffix = "" if name == HELD_OUT else f"-{name}"
-            drawn = pictures.draw(data, rankings(data.runs), options.out, suffix=suffix)
+            drawn = pictures.draw(data, rankings(data.runs), options.out, evaluation=name)
             terminal.say("\n".join(map(str, drawn)))
 
     return terminal.code_of(plot)

@@ -379,11 +379,14 @@ def from_fields(values: Mapping[str, Any], described: type = Training) -> Any:
     own = {field.name for field in fields.fields(described)}
     typed = {name: values[name] for name in own & set(values)}
     for name, inner in fields.groups(described):
-        given = values.get(name, {})
+        given = values.get(name, {}) if inner is Wandb else values[name]
         of_data = inner is Data
         typed[name] = _data(given, values["train_length"]) if of_data else from_fields(given, inner)
+    others = {name: value for name, value in values.items() if name not in own | typed.keys()}
     if any(entry.name == "options" for entry in dataclasses.fields(described)):
-        typed["options"] = {name: value for name, value in values.items() if name not in own}
+        typed["options"] = others
+    elif others and described is not Training:
+        raise ValueError(f"unknown {', '.join(others)}")
     return described(**typed)
 
 

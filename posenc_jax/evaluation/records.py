@@ -211,6 +211,8 @@ def of_evaluation(cells: Sequence[Cell], name: str = "") -> list[Cell]:
     """Cells of one evaluation: the named one, else that of the run's held-out text, else the
     newest."""
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in cells))
+    if not names:
+        raise DataError("it holds no cell of a protocol that this checkout has")
     if name and name not in names:
         raise DataError(f"there is no evaluation {name!r}; have: {', '.join(names)}")
     chosen = name or next((n for n in (HELD_OUT, *names) if n in names), "")

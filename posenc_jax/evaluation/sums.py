@@ -1,5 +1,6 @@
 """eval/sums.parquet: the cells of all evaluations of a run, a row per cell and document."""
 
+import functools
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -87,6 +88,10 @@ def read_record(folder: Path) -> Record:
         with pyarrow.parquet.ParquetFile(stored, **options) as table:
             rows = table.read(use_threads=False)
         left_out = json.loads((rows.schema.metadata or {})[BESIDE])["left_out"]
+        for name, kind in protocols.facts().items():
+            if name in rows.column_names:
+                own = rows[name].cast(KINDS[kind])
+                rows = rows.set_column(rows.column_names.index(name), name, own)
         cells = list(_cells(rows))
     except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).strip() or repr(error)
@@ -94,8 +99,13 @@ def read_record(folder: Path) -> Record:
     known = registry.protocols()
     unknown = [cell for cell in cells if cell.facts["protocol"] not in known]
     for name in dict.fromkeys(cell.facts["protocol"] for cell in unknown):
-        warn(f"{path}: its cells of protocol {name!r} are skipped, which this checkout lacks")
+        _tell_skipped(path, name)
     return Record([c for c in cells if c.facts["protocol"] in known], left_out, unknown)
+
+
+@functools.cache  # told once, however often the record is read
+def _tell_skipped(path: Path, protocol: str) -> None:
+    warn(f"{path}: its cells of protocol {protocol!r} are skipped, which this checkout lacks")
 
 
 def _cells(rows: pyarrow.Table) -> Iterator[Cell]:

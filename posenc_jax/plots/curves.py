@@ -1,4 +1,4 @@
-"""Pictures of losses against length, place in the window, scale and training step."""
+"""Pictures of losses against length, place in the window and training step."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,10 +36,7 @@ def chart(
     size: tuple[float, float] | None = None,
     below: bool = False,
 ) -> "Figure":
-    """Lines with their seeds, as dots or thin lines, and their bands.
-
-    `lengths` makes the horizontal axis one of tokens.
-    """
+    """Lines and their bands; `lengths` makes the horizontal axis one of tokens."""
     figure, (axes,) = style.panels(1, 1, size)
     if lengths:
         over_tokens(axes, lines, trained, lengths)

@@ -353,17 +353,6 @@ def annotate(
     axes.annotate(text, at, offset, textcoords="offset points", color="0.4", fontsize=8, **look)
 
 
-def log_values(axes: "Axes") -> None:
-    """Make the vertical axis logarithmic, with ticks at 1, 2 and 5 of every decade, or in
-    even steps within a part of one."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:.7g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
 def formed(path: Path) -> Path:
     """Path of a picture in the current format."""
     return path.with_suffix(f".{_form.get().format}")

@@ -88,7 +88,7 @@ def adopt(
         with closing(Checkpoints(run.path, keep=1, in_place=True)) as checkpoints:
             checkpoints.save(STEP, state, belongs)
         run.claim(config)
-        run.on_disk = STEP
+        run.step_on_disk = STEP
         sizes = {
             group: sum(a.size for a in arrays.values()) for group, arrays in adopted.params.items()
         }

@@ -14,6 +14,7 @@ from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import style
 from posenc_jax.report.ranking import Rank, rankings
 from posenc_jax.report.runs import Frame, read_runs
+from posenc_jax.runtime.terminal import warn
 
 Where = Mapping[str, Any]  # columns with the value, the list or the pattern that rows have in them
 OPTIONS = ("value", "less", "cell")  # in a selection beside its columns; see `tables.table`
@@ -40,9 +41,13 @@ def frame(runs: str | Path | Sequence[str | Path], evaluation: str = "") -> Fram
     """
     places = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     if files := [place for place in places if place.is_file()]:
+        if len(files) < len(places):
+            raise ValueError("folders of runs and files of rows are two frames; name one kind")
         rows = pd.concat(map(_of_file, files), ignore_index=True)
         return rows[rows.evaluation == evaluation] if evaluation else rows
     data = read_runs(places, evaluation)
+    for note in data.notes:
+        warn(note)
     ranks = {
         (protocol, length, rank.group, rank.method): rank
         for protocol, tables in rankings(data.runs).extended.items()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.display import Line
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.cells import BASELINES, Cell, label
@@ -67,6 +68,8 @@ def figure(
             at_each = [place for place, one in found.items() for _ in one.values]
             values = [v for one in found.values() for v in one.values]
             dots.append(Line(name, at_each, values, DOTS | {"color": look["color"]}))
+    if not lines:
+        raise ValueError(f"nothing to draw: these rows have no {value}")
     words = curves.LENGTH if column == "length" else column
     view = curves.View(title, y or value, lines, (), limits, ticks, words, dots)
     if axes is None:
@@ -90,12 +93,12 @@ def draw(
     ranks: Rankings,
     folder: Path,
     *,
-    suffix: str = "",
+    evaluation: str = HELD_OUT,
     shown: Sequence[Panel] | None = None,
 ) -> list[Path]:
     """Draw a picture for every protocol, of every method or, with the panels `shown` of a report,
-    of the few that it shows; return the files, whose names end in the suffix."""
-    captions_of = {}
+    of the few that it shows; return the files, which another evaluation than the usual names."""
+    captions_of, suffix = {}, "" if evaluation == HELD_OUT else f"-{evaluation}"
     for name, drawn in _every(data, ranks, shown):
         path = folder / f"{name}{suffix}.png"
         style.formed(path).unlink(missing_ok=True)  # left by an earlier report
@@ -123,8 +126,9 @@ def _of_protocol(
         return by_place(data, protocol, every=every)
     if protocol.name in protocols.against_length():
         own = overview.panels([(protocol.name, data, ranks)], every=every)
-        in_report = shown and own and protocol.name == "answers"
-        return overview.picture(shown if in_report else own, every=every)
+        if shown and own and protocol.name == "answers":
+            own = shown
+        return overview.picture(own, every=every)
     if protocol.name == "gap":
         results = answers.collect(data)
         if results is None or results.gaps.empty:
@@ -140,17 +144,19 @@ def by_place(data: ReportData, protocol: Protocol, *, every: bool = False) -> "F
     """Loss at every place of the longest window, as means over neighbouring places and seeds."""
     runs = [run for run in data.runs if run.in_means]
     cells: dict[Method, list[Cell]] = {}
-    for run in runs:
-        for cell in run.cells:
-            if cell.facts["protocol"] == protocol.name and np.isfinite(cell.by_place).all():
-                cells.setdefault((run.group, label(cell.facts)), []).append(cell)
+    found = [(run.group, cell) for run in runs for cell in run.cells]
+    found = [(group, cell) for group, cell in found if cell.facts["protocol"] == protocol.name]
+    longest = max((len(cell.by_place) for _, cell in found), default=0)
+    for group, cell in found:
+        if len(cell.by_place) == longest and np.isfinite(cell.by_place).all():
+            cells.setdefault((group, label(cell.facts)), []).append(cell)
     if not cells:
         return None
     looks = overview.looks_of({method: own[0].facts["encoding"] for method, own in cells.items()})
     lines: dict[Method, Line] = {}
     for method, own in cells.items():
-        windows = int(own[0].windows[0])
-        x, y = smooth(np.mean([cell.by_place / windows for cell in own], axis=0), windows)
+        windows = max(int(cell.windows[0]) for cell in own)
+        x, y = smooth(np.mean([c.by_place / c.windows[0] for c in own], axis=0), windows)
         baseline = style.WINDOW | style.GREY if method[1] in BASELINES else {}
         look = style.SPARSE | looks[method] | baseline
         lines[method] = Line(style.with_method(*method), x.tolist(), y.tolist(), look)
@@ -165,8 +171,7 @@ def by_place(data: ReportData, protocol: Protocol, *, every: bool = False) -> "F
         ends = [facts[0]["train_length"], facts[0]["length"]]
         look = style.NULL | style.GREY
         drawn += [Line(overview.NULL, ends, [v] * 2, look) for _, v in values if v is not None]
-    longest = max(facts, key=lambda one: one["length"])
-    counted_in = next(cell for own in cells.values() for cell in own if cell.facts is longest)
+    counted_in = next(iter(cells.values()))[0]
     return curves.chart(
         curves.apart(drawn),
         x=curves.PLACE,
@@ -174,7 +179,7 @@ def by_place(data: ReportData, protocol: Protocol, *, every: bool = False) -> "F
         lengths=sorted({one["length"] for one in facts}),
         trained=[one["train_length"] for one in facts],
         title=f"{protocol.name}: {protocol.title}",
-        note=f"{longest['evaluation']}: {counts(records.row(counted_in))}",
+        note=f"{counted_in.facts['evaluation']}: {counts(records.row(counted_in))}",
     )
 
 

@@ -60,7 +60,7 @@ class Loaded(NamedTuple):
     config: Training
     step: int
     parts: parameters.Parts
-    plain: Encoding  # without the run's extension, and with the arrays that it begins with
+    plain: Encoding  # without the run's extension, with its initial arrays
     card: Mapping[str, Any]
 
 
@@ -90,27 +90,27 @@ def subjects_of(config: Training, workdir: Path, steps: Sequence[int | None]) ->
     """Load checkpoints of a run, the last one for None; what they share is read once."""
     named = extensions.named(config.extension.name)
     extensible = not any(record.kind.name == "table" for record, _ in named)
-    first: Subject | None = None
+    shared: dict[str, Any] = {}
     for step in steps:
         loaded = _load(config, workdir, step)
         plain = loaded.parts.encoding
         if extensible:
             trained = parameters.trained_arrays(plain)
             plain = parameters.with_leaves(loaded.plain, trained)
-        own: dict[str, Any] = {"step": loaded.step, "parts": loaded.parts, "plain": plain}
-        if first is None:
-            first = Subject(
-                name=printable(workdir.resolve().name),
-                seed=config.seed,
-                extensible=extensible,
-                trained=trained_length(config),
-                tokenizer=_tokenizer(workdir, loaded),
-                digests=read_trained_on(workdir, loaded.card),
-                text=OwnText(config.data.source, config.seed, loaded.card["data"]),
-                prefix=config.data.prefix,
-                **own,
-            )
-        yield dataclasses.replace(first, **own)
+        shared = shared or {
+            "name": printable(workdir.resolve().name),
+            "seed": config.seed,
+            "extensible": extensible,
+            "trained": trained_length(config),
+            "tokenizer": _tokenizer(workdir, loaded),
+            "digests": read_trained_on(workdir, loaded.card),
+            "text": OwnText(config.data.source, config.seed, loaded.card["data"]),
+            "prefix": config.data.prefix,
+        }
+        subject = Subject(step=loaded.step, parts=loaded.parts, plain=plain, **shared)
+        del loaded, plain  # one model at a time
+        yield subject
+        del subject
 
 
 def load(workdir: Path, step: int | None = None) -> Loaded:

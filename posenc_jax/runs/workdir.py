@@ -34,7 +34,7 @@ class Workdir:
     def __init__(self, path: str | Path, *, writes: bool = True):
         self.path = Path(path)
         self.writes = writes  # False in processes other than the lead
-        self.on_disk = 0  # the last step with a checkpoint on disk, for status.json
+        self.step_on_disk = 0  # the last step with a checkpoint on disk, for status.json
         self.facts: dict[str, Any] = {}  # about the whole run, for status.json
 
     def create(self) -> None:
@@ -54,7 +54,7 @@ class Workdir:
         self.create()
         with locked(self.path, "another training run"):
             last = self._last_status()
-            self.on_disk = last.get("saved", 0)
+            self.step_on_disk = last.get("saved", 0)
             self.facts = {name: last[name] for name in KEPT_FACTS if name in last}
             try:
                 yield
@@ -97,18 +97,18 @@ class Workdir:
             return
         record = {"state": state, "code": code, "meaning": MEANING[code], "time": now()}
         record |= self.facts | facts
-        if self.on_disk:
-            record["saved"] = self.on_disk
+        if self.step_on_disk:
+            record["saved"] = self.step_on_disk
         write_atomically(self / "status.json", _json(record))
 
     def resume_from(self, step: int) -> None:
         """Reject a fresh start if a checkpoint existed before."""
-        if self.on_disk and not step:
+        if self.step_on_disk and not step:
             raise Stop(
-                f"step {self.on_disk} was saved in {self.path}, but its checkpoints/ is now empty. "
-                "Training did not restart: restore the checkpoints, or use another --workdir"
+                f"step {self.step_on_disk} was saved in {self.path}, but its checkpoints/ is now "
+                "empty. Training did not restart: restore the checkpoints, or use another --workdir"
             )
-        self.on_disk = step
+        self.step_on_disk = step
 
     def set_evaluated(self, evaluation: Evaluation) -> None:
         """Record the evaluation that the command of the run ended with."""

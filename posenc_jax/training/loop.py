@@ -35,8 +35,8 @@ def train(
 ) -> int:
     """Train or resume the run in a workdir and return its exit code.
 
-    `accept` raises if its text does not suit what follows. No mistake claims the workdir: it is
-    locked, then its text is read and a first batch made, then it is claimed.
+    `accept` raises if the run's text does not suit what follows. The workdir is locked, the text
+    read and a first batch made before it is claimed.
     """
     with processes.joined(config), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
@@ -93,7 +93,7 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
 
         def save() -> None:
             saving.save(step, state)
-            run.on_disk = max(saving.steps(), default=0)  # this one is still being saved
+            run.step_on_disk = max(saving.steps(), default=0)  # this one is still being saved
             run.status("running", errors.AGAIN, step=step)
 
         step_once = train_step(parts, transform, config, mesh)
@@ -119,7 +119,7 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
         if step != saving.latest:
             save()
         saving.settle()
-        run.on_disk = step
+        run.step_on_disk = step
         run.facts |= _speed(run)
         record.code = errors.DONE if step == config.steps else errors.AGAIN
     if step == config.steps:

@@ -48,7 +48,7 @@ def test_a_run_is_called_by_its_folder(evaluated, call, tmp_path):
         script("plot_curves.py", *words, *evaluation, out)
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert {"same_token.png", "same_token-again.png", "captions-again.md"} <= drawn
-    cells = compare.comparable(compare.readable(words))
+    cells = compare.by_name(compare.readable(words))
     ends = {f"{tmp_path.name}/a@b:c", "elsewhere/a@b:c"}
     assert {cell.facts["run"] for cell in cells} == ends
     assert str(tmp_path) not in (tmp_path / "pictures" / "captions.md").read_text()

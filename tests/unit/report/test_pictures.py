@@ -72,7 +72,9 @@ def test_where_the_tokenizer_loses_text_losses_are_in_nats(run):
 
 
 def test_every_picture_has_a_caption_that_says_what_its_bands_are(run, tmp_path):
-    made = pictures.draw(data := read_runs([run]), rankings(data.runs), tmp_path, suffix="-books")
+    made = pictures.draw(
+        data := read_runs([run]), rankings(data.runs), tmp_path, evaluation="books"
+    )
     assert sorted(path.name for path in made) == sorted(f"{name}-books.png" for name in KINDS)
     written = (tmp_path / "captions-books.md").read_text().strip().split("\n\n")
     assert [words.split("**")[1] for words in written] == [path.name for path in made]

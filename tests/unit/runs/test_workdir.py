@@ -45,7 +45,7 @@ def test_a_folder_and_its_checkpoints_belong_to_one_configuration(config, tmp_pa
 
 def test_a_run_without_its_checkpoints_does_not_restart(tmp_path):
     run = Workdir(tmp_path)
-    run.on_disk = 8
+    run.step_on_disk = 8
     with pytest.raises(Stop, match="step 8 was saved .* Training did not restart"):
         run.resume_from(0)
 
