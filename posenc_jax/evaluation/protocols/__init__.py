@@ -29,7 +29,7 @@ class Protocol:
     columns: Mapping[str, Column] = {}  # that its readings or `values` fill
     order = 100  # rank among the rows of a length
     option: str | None = None  # field of configs/eval.py, and column, for its span
-    value = "ppl"  # plotted against length: ppl, bpb or accuracy
+    value = "ppl"  # accuracy: of its answers; any other word: a loss
     by_place = False  # a curve over the places of the longest window, not over lengths
     by_part = False  # several readings per length: ranges of distance, changes of the text
     needs: str | None = None  # the protocol whose cells it uses, if it reads nothing itself
