@@ -136,9 +136,13 @@ def _outputs(returned: Any, expected: Mapping[str, np.ndarray]) -> dict[str, np.
 def _array(value) -> np.ndarray:
     """Convert a list, or an array of NumPy, JAX or torch, to float64."""
     if hasattr(value, "detach"):
-        value = value.detach().cpu().double().numpy()
+        value = value.detach().cpu()
+        value = (value if value.is_complex() else value.double()).numpy()
     try:
-        return np.asarray(value).astype(np.float64)
+        array = np.asarray(value)
+        if np.iscomplexobj(array):
+            raise Misuse("the function returns complex numbers; outputs are real: cosines, sines")
+        return array.astype(np.float64)
     except ValueError:
         raise Misuse("the function returns a list of unequal parts; outputs are a tuple") from None
 

@@ -364,6 +364,9 @@ def of_another_factor(head_dim, base, train_length, scale):
 def of_a_list(head_dim, base, train_length, scale):
     return [np.ones(head_dim), 1.0]
 
+def of_phases(head_dim, base, train_length, scale):
+    return np.exp(1j * without_options(head_dim, base, train_length, scale)["inv_freq"])
+
 def by_other_names(dim, base, train_length, scale):
     return 1
 """
@@ -378,6 +381,7 @@ def by_other_names(dim, base, train_length, scale):
         ("yarn mine:of_none", 1, "raised RuntimeError: no"),
         ("yarn mine:of_another_factor", 1, "attention_factor should be 1.27725887, got 1.12"),
         ("yarn mine:of_a_list", 2, "a list of unequal parts; outputs are a tuple"),
+        ("yarn mine:of_phases", 2, "returns complex numbers; outputs are real: cosines, sines"),
         ("yarn broken:one", 2, "cannot import broken:one: SyntaxError"),
         ("yarn mine:by_other_names", 2, "the function takes dim; it is called by names, as yarn(h"),
         ("yarn mine:absent", 2, "cannot import mine:absent"),
@@ -408,6 +412,9 @@ def test_results_may_be_lists_or_tensors():
             return self
 
         cpu = double = detach
+
+        def is_complex(self):
+            return False
 
         def numpy(self):
             return self.values
