@@ -148,7 +148,7 @@ def _panel(
         points = points.drop(oracles.index)
     grey = points.method.isin(BASELINES)
     if every and (points.group.nunique() > 1 or grey.all()):
-        grey &= False
+        grey = points.method.isin(())
     lines: dict[Method, Line] = {}
     for (group, method), rows in points[~grey].groupby(["group", "method"], sort=False):
         name, words = names[group], method
