@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from posenc_jax.encoding import check_far
+from posenc_jax.encoding import check_far, two_sum
 
 
 def frequencies(base, dims: int) -> np.ndarray:
@@ -22,20 +22,22 @@ def cos_sin(
     """Return cos and sin of positions * (freq + rest), where positions and freq broadcast.
 
     A plain float32 product of position 100,000 and frequency 1 is off by up to 0.004. Here both
-    factors are split: the large product has 24 bits and is exact up to position 262,143, the
-    others stay below 128, and the angles are added as rotations. `rest` is the rounding error of
-    a float64 frequency, and `position_rest` that of a position.
+    factors are split, so that products of more than 64 have at most 24 bits and are exact up to
+    position 2^24. Their sum and the small rest are added as rotations. `rest` is the rounding error
+    of a float64 frequency, and `position_rest` that of a position.
     """
     check_far("positions", positions)
     positions = jnp.asarray(positions, jnp.float32)
     freq = jnp.asarray(freq, jnp.float32)
-    coarse = 64.0 * jnp.floor(positions / 64.0)  # 12 bits up to 262,143
-    fine = (positions - coarse) + position_rest  # 6 bits of whole positions
+    coarse = 4096.0 * jnp.floor(positions / 4096.0)  # 12 bits
+    middle = 64.0 * jnp.floor((positions - coarse) / 64.0)  # 6 bits
+    fine = (positions - coarse - middle) + position_rest  # 6 bits of whole positions
     bits = jax.lax.bitcast_convert_type(freq, jnp.uint32) & jnp.uint32(0xFFFFF000)
     head = jax.lax.bitcast_convert_type(bits, jnp.float32)  # 12 bits
-    tail = (freq - head) + rest
-    large = coarse * head
-    small = fine * head + (coarse + fine) * tail
+    tail = freq - head  # 12 bits
+    large, lost = two_sum(coarse * head, middle * head)
+    large, lost_too = two_sum(large, coarse * tail)
+    small = fine * head + (middle + fine) * tail + positions * rest + (lost + lost_too)
     return (
         jnp.cos(large) * jnp.cos(small) - jnp.sin(large) * jnp.sin(small),
         jnp.sin(large) * jnp.cos(small) + jnp.cos(large) * jnp.sin(small),
