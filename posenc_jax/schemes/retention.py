@@ -16,12 +16,13 @@ CHUNK = 128  # tokens
 
 class Retention(Encoding):
     """Sun et al. 2023, arXiv:2307.08621: the weight of a key is lambda^d q . k / sqrt(K), with
-    lambda = 1 - 2^(-5-h) of head h, and every output is divided by its root mean square.
+    lambda = 1 - 2^(-5-h) of head h and d the distance of the positions, and every output is divided
+    by its root mean square.
 
     Queries and keys are rotated, or not (Lightning attention, Qin et al. 2024, arXiv:2401.04658). A
-    row is computed by chunks, each with a state [K, K] of all keys before it: memory is linear in
-    the length, and a cache holds the state alone; within a window it holds keys. Norms cancel
-    factors on queries. Sums are float32.
+    row at positions 0, 1, 2, ... is computed by chunks, each with a state [K, K] of all keys before
+    it: memory is linear in the length, and a cache holds the state alone; within a window it holds
+    keys. Norms cancel factors on queries. Sums are float32.
     """
 
     attends_across_devices = True
@@ -34,7 +35,7 @@ class Retention(Encoding):
         return None if self.rotation is None else self.rotation.phase(positions)
 
     def attend(self, q, k, v, q_tokens, k_tokens):
-        if k_tokens.order is None and q.shape[2] == k.shape[2] and self.window is None:
+        if k_tokens.contiguous and q.shape[2] == k.shape[2] and self.window is None:
             return self._by_chunks(q, k, v, k_tokens.document)[0]
 
         def add(out, keys):
@@ -90,7 +91,7 @@ class Retention(Encoding):
 
         def of_block(q, k, v, q_tokens, k_tokens):
             seen = visible(q_tokens, k_tokens, q.shape[2], k.shape[2], self.window, None)
-            decay = self._decay(q_tokens.order[:, :, None] - k_tokens.order[:, None, :])
+            decay = self._decay(q_tokens.position[:, :, None] - k_tokens.position[:, None, :])
             scores = _product("bhqk,bhsk->bhqs", q, k) * q.shape[3] ** -0.5 * decay
             return _product("bhqs,bhsv->bhqv", jnp.where(seen, scores, 0.0).astype(v.dtype), v)
 

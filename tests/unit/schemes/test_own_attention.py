@@ -23,9 +23,10 @@ from attending import (
 from sizes import L
 
 import models
-from posenc_jax.attention import attend
+from posenc_jax.attention import attend, attention
 from posenc_jax.encoding import Dims
 from posenc_jax.evaluation import diagnostics
+from posenc_jax.positions import tokens_of_row
 
 P = 6
 VARIANTS = [{}, {"attend_current": True}, {"remainder": True}]  # of stick-breaking
@@ -216,9 +217,9 @@ def test_memory_of_a_gradient_of_stick_breaking_is_linear_in_the_length():
 # Retention
 
 
-def decayed(q, k, v, rotate, seen):  # seen [Q, S]
+def decayed(q, k, v, rotate, seen, places=None):  # seen [Q, S]
     """The definition in float64."""
-    places = np.arange(k.shape[1])
+    places = np.arange(k.shape[1]) if places is None else places
     if rotate:
         angle = places[:, None, None] * 10_000.0 ** (-np.arange(0, K, 2) / K)
         q, k = turned(q, angle[len(angle) - q.shape[1] :]), turned(k, angle)
@@ -242,6 +243,18 @@ def test_retention_follows_the_definition(queries, window, groups, cut, rotate):
     options = {"window": window, "segments": documents(300, cut)}
     out = compiled(q, k, v, build("retention", rotate=rotate), **options)
     expected = decayed(q, k, v, rotate, visible(queries, 300, window, cut))
+    np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+def test_retention_decays_by_drawn_positions():
+    encoding = build("randomized", inner="retention", rotate=False, max_position=900)
+    key = jax.random.key(1)
+    drawn = np.asarray(encoding.positions(L, key))
+    q, k, v = qkv(L)
+    tokens = tokens_of_row(encoding, B, L, key)
+    rows = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    out = jnp.swapaxes(attention(*rows, encoding, tokens, tokens), 1, 2)
+    expected = decayed(q, k, v, False, visible(L, L), drawn)
     np.testing.assert_allclose(out, expected, atol=1e-5)
 
 
