@@ -122,6 +122,8 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     logn: bool = static(default=False)
     temperature: jax.Array | None = None  # [], a factor on q . k
     topk: int | None = static(default=None)  # a query attends to the keys of its highest logits
+    # Of the attention that `attend` calls, if it calls one: what the caller of `attend` chose.
+    implementation: str = static(default="auto")
 
     # True: `attend` also attends to keys on other devices (`Tokens.axis`).
     attends_across_devices: ClassVar[bool] = False

@@ -67,7 +67,7 @@ def attention(
     if is_own:
         q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
         own = bearer(encoding, "attend")
-        own = own.replace(window=encoding.narrowed(), topk=topk)
+        own = own.replace(window=encoding.narrowed(), topk=topk, implementation=implementation)
         return own.attend(q, k, v, q_tokens, k_tokens)
     arguments: Any = (q, k, v, encoding, q_tokens, k_tokens)
     if topk is not None:

@@ -95,15 +95,14 @@ def build(
     size = {"chunk": limit} if flag("chunked", chunked) else {"window": limit}
     local_base = base if local_base is None else local_base
     global_base = base if global_base is None else global_base
-    global_layer: Encoding = nope.build(dims)
-    if rotates:
-        global_layer = rope.build(dims, base=global_base, keep=global_keep, layout=layout)
-    layers: dict[str, Encoding] = {
-        "local": rope.build(dims, base=local_base, layout=layout).replace(**size),
-        "global": global_layer,
-        "decay": retention.build(dims, rotate=False),
-    }
-    kinds = {word: layer for word, layer in layers.items() if word in words}
+    kinds: dict[str, Encoding] = {}
+    if "local" in words:
+        kinds["local"] = rope.build(dims, base=local_base, layout=layout).replace(**size)
+    if "global" in words:
+        rotated = {"base": global_base, "keep": global_keep, "layout": layout}
+        kinds["global"] = rope.build(dims, **rotated) if rotates else nope.build(dims)
+    if "decay" in words:
+        kinds["decay"] = retention.build(dims, rotate=False)
     return Hybrid(dims=dims, kinds=kinds, pattern=words)
 
 

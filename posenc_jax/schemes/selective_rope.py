@@ -31,7 +31,8 @@ class Stepped(Encoding):
         q, k, v = turn(q, k, v, self, phase)
         nope = Encoding(dims=self.dims, window=self.window, topk=self.topk)
         q_tokens, k_tokens = (tokens.replace(features=None) for tokens in (q_tokens, k_tokens))
-        return attention(q, k, v, nope, q_tokens, k_tokens)
+        implementation = self.implementation
+        return attention(q, k, v, nope, q_tokens, k_tokens, implementation=implementation)
 
     def _cos_sin(self, features) -> tuple[jax.Array, jax.Array]:  # [B, H, T, K/2] twice
         total, rest = (features[name].swapaxes(1, 2) for name in ("sum", "rest"))

@@ -206,6 +206,19 @@ def test_angles_are_exact_after_many_tokens():
     np.testing.assert_allclose(sin, np.sin(angle), atol=5e-5)
 
 
+def test_selective_rope_computes_attention_as_the_caller_chose():
+    encoding, rows = selective(), content(1, 200, H * K).reshape(1, 200, H, K)
+    features = read(encoding, content(1, 200, DIMS.width))
+
+    def operations(implementation):
+        options = {"features": features, "implementation": implementation}
+        jaxpr = jax.make_jaxpr(lambda x: attend(x, x, x, encoding, **options))(rows)
+        return {operation.primitive.name for operation in equations(jaxpr.jaxpr)}
+
+    assert "custom_vjp_call" in operations("blockwise")
+    assert "custom_vjp_call" not in operations("plain")
+
+
 # Inkling's relative bias
 
 

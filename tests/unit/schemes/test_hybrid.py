@@ -150,6 +150,14 @@ def test_each_kind_of_layer_has_its_own_base():
     assert hybrid_of(layout="interleaved").layer(0).layout == "interleaved"
 
 
+def test_odd_head_sizes_need_a_pattern_in_which_nothing_rotates():
+    odd = Dims(H, 5, 5 * H, L)
+    assert set(hybrid_of(odd, pattern="decay,global").kinds) == {"decay", "global"}
+    for options in ({"pattern": "local,global"}, {"pattern": "decay,global", "global_rope": True}):
+        with pytest.raises(ValueError, match="must be an even number"):
+            hybrid_of(odd, **options)
+
+
 @pytest.mark.parametrize(("rotates", "full"), [(False, "nope"), (True, "rope")])
 def test_decay_layers_are_retention_that_holds_a_state(rotates, full, make_model):
     hybrid = hybrid_of(pattern="decay,decay,decay,global", global_rope=rotates)
@@ -167,12 +175,12 @@ def test_extensions_act_on_the_full_layers_between_decay_layers():
         extended = posenc_jax.extend(extension, hybrid, 4.0)
         return [getattr(extended.layer(index), field, None) for index in range(2)]
 
-    assert changed("window:size=4", "window") == changed("window:size=4:layers=global", "window")
-    assert changed("window:size=4", "window") == [None, 4]
+    assert changed("window:size=4", "window") == [4, 4]  # as a baseline
+    assert changed("window:size=4:layers=global", "window") == [None, 4]
     assert changed("logn", "logn") == [False, True]
     assert changed("yarn", "gain")[0] is None and changed("yarn", "gain")[1] > 1
-    with pytest.raises(ValueError, match="'window' changes nothing .* layers='decay'"):
-        posenc_jax.extend("window:size=4:layers=decay", hybrid, 1.0)
+    with pytest.raises(ValueError, match="'yarn' changes nothing .* layers='decay'"):
+        posenc_jax.extend("yarn:layers=decay", hybrid, 4.0)
 
 
 @pytest.mark.slow
