@@ -11,6 +11,7 @@ from posenc_jax.checks import choice, token_count
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.methods import extended_encoding
+from posenc_jax.layers import holds_state
 from posenc_jax.runs.parameters import key_of
 from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime import devices
@@ -85,4 +86,15 @@ def _encodings(
 
     if semantics == "window":
         return at(length + tokens - 1)
+    if semantics == "prefix" and _sums_rotated_keys(at(length)):
+        raise ConfigError(
+            "semantics = 'prefix' rotates the keys anew at every step, but a layer of encoding "
+            f"{subject.parts.encoding.name!r} holds their sum in their place; use 'window' or "
+            "'stale'"
+        )
     return [at(length + step) for step in range(tokens)]
+
+
+def _sums_rotated_keys(encoding: Encoding) -> bool:
+    layers = map(encoding.layer, range(encoding.period))
+    return any(holds_state(layer) and layer.phase(np.zeros(1)) is not None for layer in layers)

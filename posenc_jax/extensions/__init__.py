@@ -19,6 +19,7 @@ from posenc_jax.composition import Part
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.extensions import distance
 from posenc_jax.extensions._record import Extension
+from posenc_jax.extensions.any_encoding import is_scalable
 from posenc_jax.extensions.rotary import turns
 
 __all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "turns"]
@@ -26,6 +27,7 @@ __all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "t
 registry.keep_names(__name__)
 
 ALL = "all"  # kinds of layers
+_FACTORS = {"attention_factor", "frequency_scale"}  # options that set a factor on logits
 _ORDER = ("given", "read", "none")  # extensions with a scale come first
 
 
@@ -79,8 +81,13 @@ def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
     all_options = _options_of_each(chosen, options)
     named_scale = next((part.scale for _, part in chosen if part.scale is not None), None)
     scales = [_scale(record, scale if named_scale is None else named_scale) for record, _ in chosen]
-    for record, _ in chosen:
+    for (record, _), given in zip(chosen, all_options, strict=True):
         _check_fits(record, encoding)
+        for option in _FACTORS & given.keys() if not is_scalable(encoding) else ():
+            raise ValueError(
+                f"{option} = {given[option]!r} has no effect on encoding {encoding.name!r}: its "
+                "norm cancels factors on logits"
+            )
     before = encoding
     for (record, _), scale, options in zip(chosen, scales, all_options, strict=True):
         kind = record.changed(before)

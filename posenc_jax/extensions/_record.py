@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from posenc_jax.encoding import DistanceBias, Encoding
-from posenc_jax.layers import holds_state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +34,6 @@ class Extension:
     beyond_windows: bool = False  # does not apply within a window or a chunk
     suits: Callable[[Encoding], bool] = lambda encoding: True  # what else it needs
     trains: bool = True  # False: for evaluations alone
-    of_keys: bool = False  # does not apply to layers that hold a state in place of keys
     shown: tuple[str, ...] = ()  # options that have a column in results
     also: tuple[Kind, ...] = ()  # further kinds it changes
     in_all_layers: bool = False  # by default in layers with a window too
@@ -60,8 +58,6 @@ class Extension:
     @property
     def made_for(self) -> str:
         """Name the encodings it applies to."""
-        if self.of_keys:
-            return "layers that hold keys"
         if self.of is Encoding:
             return "attention by a softmax"
         types = self.of if isinstance(self.of, tuple) else (self.of,)
@@ -74,20 +70,15 @@ class Extension:
 
     def carriers(self, encoding: Encoding) -> list[Encoding]:
         """Return the encoding, or the encodings inside it, to which this applies."""
-        if self._takes(encoding):
+        if isinstance(encoding, self.of):
             narrow = encoding.window is not None or encoding.chunk is not None
             unfit = self.beyond_windows and narrow or not self.suits(encoding)
             return [] if unfit else [encoding]
-        stops = isinstance(encoding, self.stops_at) or self.of_keys and holds_state(encoding)
-        if stops or self.is_lost_in(type(encoding)):
+        if isinstance(encoding, self.stops_at) or self.is_lost_in(type(encoding)):
             return []
         return [
             carrier for part in encoding.named_parts().values() for carrier in self.carriers(part)
         ]
-
-    def _takes(self, encoding: Encoding) -> bool:
-        """True if this applies to an encoding rather than to encodings inside it."""
-        return isinstance(encoding, self.of) and not (self.of_keys and _has_state(encoding))
 
     def is_lost_in(self, outer: type[Encoding]) -> bool:
         """True if an encoding does not forward the hook, nor choose a part for each layer."""
@@ -110,7 +101,7 @@ class Extension:
 
     def applied(self, encoding: Encoding, scale: float, layers: Any, options: dict) -> Encoding:
         """Apply this to every carrier inside an encoding, in the layers of one kind or in all."""
-        if layers is None and self._takes(encoding):
+        if layers is None and isinstance(encoding, self.of):
             return self.apply(encoding, scale, **options)
         parts = {}
         for place, part in encoding.named_parts().items():
@@ -139,10 +130,6 @@ class Extension:
             return self.apply(encoding, 2.0 ** math.ceil(math.log2(scale)), **options)
 
         return dataclasses.replace(self, name=name, apply=apply, scale="read")
-
-
-def _has_state(encoding: Encoding) -> bool:
-    return holds_state(encoding) or any(map(_has_state, encoding.named_parts().values()))
 
 
 def extension(kind: Kind, *, scale: Literal["given", "none", "read"], **fields):

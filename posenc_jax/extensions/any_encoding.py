@@ -25,7 +25,7 @@ def _has_softmax(encoding: Encoding) -> bool:
     return len(owners) < len(layers) or any(owner.attends_by_softmax for owner in owners)
 
 
-def _is_scalable(encoding: Encoding) -> bool:
+def is_scalable(encoding: Encoding) -> bool:
     """True if factors on queries change some layer; the norm of retention cancels them."""
     return not all(overrides(encoding.layer(i), "recur") for i in range(encoding.period))
 
@@ -42,14 +42,14 @@ def none(encoding: Encoding, scale: float) -> Encoding:
     return encoding
 
 
-@extension(TEMPERATURE, scale="none", suits=_is_scalable)
+@extension(TEMPERATURE, scale="none", suits=is_scalable)
 def logn(encoding: Encoding, scale: float) -> Encoding:
     """Su 2021, https://kexue.fm/archives/8823: scale query p by max(1, ln(p + 1) / ln L)."""
     check_log_length("logn", encoding)
     return encoding.replace(logn=True)
 
 
-@extension(TEMPERATURE, scale="none", suits=_is_scalable, in_all_layers=True)
+@extension(TEMPERATURE, scale="none", suits=is_scalable, in_all_layers=True)
 def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
     """Multiply all products of queries and keys by one factor."""
     shape = () if encoding.layers is None else (encoding.layers,)
@@ -67,7 +67,7 @@ def topk(encoding: Encoding, scale: float, *, k: int) -> Encoding:
     return encoding.replace(topk=whole_number("k", k, at_least=1))
 
 
-@extension(WINDOW, scale="none", shown=("size",), of_keys=True, in_all_layers=True)
+@extension(WINDOW, scale="none", shown=("size",), in_all_layers=True)
 def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
     """Let a query see only the last `size` tokens, itself included (None: L)."""
     size = encoding.dims.train_length if size is None else size

@@ -1,12 +1,18 @@
 """scripts/generate.py continues a text with a run."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from running import script
 
 import models
+import posenc_jax
+from posenc_jax.encoding import Dims
+from posenc_jax.evaluation import generate
 from posenc_jax.evaluation.generate import continued
 from posenc_jax.runs.subject import load_subject
+from posenc_jax.runtime.errors import ConfigError
 
 PROMPT = "import os\n"
 
@@ -31,6 +37,20 @@ def test_semantics_of_a_dynamic_extension_differ_beyond_the_trained_length(whole
     assert text("window", within) == text("prefix", within) == text("stale", within)
     long = {text(semantics, 3 * subject.original) for semantics in ("window", "prefix", "stale")}
     assert len(long) == 3
+
+
+def test_prefix_is_refused_where_a_state_sums_rotated_keys():
+    def encodings(name, **options):
+        plain = posenc_jax.build(name, Dims(2, 4, 8, 16), **options)
+        parts = SimpleNamespace(encoding=plain)
+        subject = SimpleNamespace(plain=plain, parts=parts, original=16, extensible=True)
+        return generate._encodings(subject, "dynamic_yarn", "prefix", 20, 3)
+
+    decay = {"pattern": "decay,global", "global_rope": True}  # decay layers do not rotate
+    assert len(encodings("rope")) == len(encodings("hybrid", **decay)) == 3
+    for name, options in (("retention", {}), ("randomized", {"inner": "retention"})):
+        with pytest.raises(ConfigError, match="use 'window' or 'stale'"):
+            encodings(name, **options)
 
 
 def test_seeds_from_2_to_32_on_draw_other_tokens(whole):

@@ -16,7 +16,6 @@ from posenc_jax.attention import attend
 KEY = jax.random.key(0)
 ROPE = posenc_jax.build("rope", DIMS)
 MADE_FOR_ROTATIONS = "made for rope or DistanceBias without a window"
-MADE_FOR_KEYS = "made for layers that hold keys"
 ALREADY = [  # two extensions of one kind
     ("rerope", "dca", "distance"),
     ("streaming", "self_extend", "distance"),
@@ -103,7 +102,6 @@ REFUSED = {
     ],
     "hybrid of chunks": [("streaming", MADE_FOR_ROTATIONS), ("lm_infinite", MADE_FOR_ROTATIONS)],
     "hybrid of windows": [("yarn:layers=global", "unknown kind of layers: 'global'")],
-    "hybrid of states": [("window:size=4", MADE_FOR_KEYS)],
     "nope": [
         ("dca", "'dca' is made for rope and does not fit"),
         ("streaming", f"'streaming' is {MADE_FOR_ROTATIONS} of its own and does not fit"),
@@ -111,7 +109,9 @@ REFUSED = {
     "relative": [("streaming", "made for rope or DistanceBias .* not fit encoding 'relative'")],
     "selective_rope": [("yarn", "made for rope and does not fit encoding 'selective_rope'")],
     "retention": [
-        ("window:size=4", f"'window' is {MADE_FOR_KEYS} and does not fit encoding 'retention'"),
+        ("yarn:4:attention_factor=1", "attention_factor = 1 has no effect on encoding 'retention'"),
+        ("dynamic_yarn:frequency_scale=8", "frequency_scale = 8 has no effect"),
+        ("longrope:4:lambdas=1/1/1/1:attention_factor=2", "norm cancels factors on logits"),
         ("self_extend:group=2", "does not fit encoding 'retention'"),  # it has no regions
     ],
 }
