@@ -121,9 +121,10 @@ def _rotary(rope: RoPE, trained: int) -> dict[str, Any]:
     theta = next((t for t in (base, float(f"{grown:.4g}"), grown) if _is_series(freq, t)), None)
     if gain == 1 and theta is not None:
         settings: dict[str, Any] = {"rope_type": "default"}
-        longest = length  # of a round base, as abf is given; NTK's is grown by the scale
-        if theta == grown:
-            longest *= max(1.0, built[-1] / freq[-1])
+        scale = built[-1] / freq[-1]
+        # A base that NTK has grown, by a round scale; abf's says nothing of a length.
+        by_ntk = theta == grown and math.isclose(scale, float(f"{scale:.4g}"), rel_tol=1e-6)
+        longest = length * max(1.0, scale) if by_ntk else length
     else:
         factors = (built / freq).tolist()
         theta, factor = base, max(1.0, factors[-1])
