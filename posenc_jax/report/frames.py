@@ -14,6 +14,7 @@ from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import style
 from posenc_jax.report.ranking import Rank, rankings
 from posenc_jax.report.runs import Frame, read_runs
+from posenc_jax.runtime.files import ESCAPED
 from posenc_jax.runtime.terminal import warn
 
 Where = Mapping[str, Any]  # columns with the value, the list or the pattern that rows have in them
@@ -62,7 +63,7 @@ def frame(runs: str | Path | Sequence[str | Path], evaluation: str = "") -> Fram
 
 
 def _of_file(path: Path) -> Frame:
-    rows = pd.read_csv(path, low_memory=False)
+    rows = pd.read_csv(path, low_memory=False).replace(ESCAPED, r"\1", regex=True)
     rows = rows[rows.extension.notna()]  # the others name methods that were left out
     facts: Frame = rows[["extension", "scale", "window"]].astype(object)
     facts = facts.where(facts.notna(), None).to_dict("records")

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import platform
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 from posenc_jax.runtime.errors import Busy, DataError, Stop
 
 NO_FILE = "it is a folder, device or pipe; only regular files are replaced"
+# Spreadsheets run a text that begins so; after an apostrophe they show it.
+FORMULA, ESCAPED = r"^('*[=+@\t\r-])", r"^'('*[=+@\t\r-])"
 REMEDY = "free space or restore write permission; the same command resumes from the last checkpoint"
 
 
@@ -57,14 +60,17 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
     table = io.StringIO()
     writer = csv.DictWriter(table, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        texts = {name: cell for name, cell in row.items() if isinstance(cell, str)}
+        writer.writerow({**row, **{n: re.sub(FORMULA, r"'\1", t) for n, t in texts.items()}})
     write_atomically(path, table.getvalue())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
     """Rows of a file that `write_csv` wrote."""
     with path.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream, restval=""))
+        rows = csv.DictReader(stream, restval="")
+        return [{n: re.sub(ESCAPED, r"\1", cell) for n, cell in row.items() if n} for row in rows]
 
 
 def read_json(path: Path) -> Any:

@@ -128,8 +128,9 @@ def test_files_of_rows_are_a_frame_without_methods_that_were_left_out(swept, tmp
     frame = report.frame([run.folder for run in swept.runs if run.cells])
     plain = frame[(frame.protocol == "same_token") & (frame.method == "none")]
     rows, left_out = tmp_path / "curves.csv.xz", {"method": "yarn:8", "flag": "made for rope"}
-    written = pd.concat([plain.drop(columns=["line"]), pd.DataFrame([left_out])])
-    written.to_csv(rows, index=False)
+    written = plain.drop(columns=["line"]).assign(run="'-2+3")  # as `write_csv` escapes it
+    pd.concat([written, pd.DataFrame([left_out])]).to_csv(rows, index=False)
     assert report.frame(rows).line.tolist() == plain.line.tolist()
+    assert set(report.frame(rows).run) == {"-2+3"}
     (name,) = plain.evaluation.unique()
     assert len(report.frame(rows, name)) == len(plain) and report.frame(rows, "other").empty

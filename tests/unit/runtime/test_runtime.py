@@ -1,5 +1,6 @@
 """Settings of `configure`, files that are replaced, and signals that stop a program."""
 
+import csv
 import os
 import signal
 import socket
@@ -104,6 +105,14 @@ def test_a_text_in_a_csv_file_is_read_as_it_was(tmp_path):
     cells = ["'a", "a", "", "1-=2", "a\nb,c"]
     write_csv(tmp_path / "a.csv", ["text", "number"], [{"text": c, "number": -2} for c in cells])
     assert read_csv(tmp_path / "a.csv") == [{"text": cell, "number": "-2"} for cell in cells]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-2+3", "@a", "\t=1", "'=1"])
+def test_no_text_in_a_csv_file_is_a_formula(tmp_path, text):
+    write_csv(tmp_path / "a.csv", ["run", "nll"], [{"run": text, "nll": -2.5}])
+    with (tmp_path / "a.csv").open(newline="") as stream:
+        assert list(csv.reader(stream)) == [["run", "nll"], [f"'{text}", "-2.5"]]
+    assert read_csv(tmp_path / "a.csv") == [{"run": text, "nll": "-2.5"}]
 
 
 def test_the_folder_of_an_unknown_user_is_a_name_like_any_other():
