@@ -46,7 +46,7 @@ def export(options: argparse.Namespace) -> None:
     if others and not packed:
         raise ConfigError(f"several runs go into an archive, --out=FILE.tar.xz; got {options.out}")
     if packed:
-        from posenc_jax.runs.export import pack
+        from posenc_jax.evaluation.archive import pack
 
         names, digest = pack(options.runs, options.out, overwrite=options.overwrite)
         terminal.say(f"{digest}  {options.out}\ntar xf {options.out} -C runs")

@@ -2,16 +2,20 @@
 
 import json
 import subprocess
+import tarfile
 from contextlib import closing
+from tempfile import gettempdir
 
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from running import script
+from running import EVALUATION, here, script
 from safetensors import safe_open
 
 import posenc_jax
+from posenc_jax.config.compare import differences
+from posenc_jax.evaluation.archive import FOLDERS
 from posenc_jax.runs import export
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.parameters import by_path, trained_arrays
@@ -72,7 +76,9 @@ def test_runs_are_packed_to_be_taken_away(run, evaluated_once, tmp_path):
     subprocess.run(["tar", "xf", packed, "-C", "runs"], cwd=tmp_path, check=True)
     for name, own in (("fire", run), ("rope", evaluated_once[0])):
         one, other = posenc_jax.load_run(own), posenc_jax.load_run(tmp_path / "runs" / name)
-        assert one.config == other.config and one.tokenizer.hash == other.tokenizer.hash
+        (moved,) = differences(one.config, other.config)
+        assert moved.startswith("data.path") and moved.endswith("'*.txt' now")
+        assert one.tokenizer.hash == other.tokenizer.hash
         assert total_digest(one[:2]) == total_digest(other[:2])
         assert len(load_subject(tmp_path / "runs" / name).digests)  # evaluations read them
         with closing(Checkpoints(tmp_path / "runs" / name, read_only=True)) as checkpoints:
@@ -80,9 +86,40 @@ def test_runs_are_packed_to_be_taken_away(run, evaluated_once, tmp_path):
         assert arrays and all(array.startswith("params.") for array in arrays)
     assert "several runs go into an archive" in script("export.py", run, run, "--out=x", code=2)
     rows, others = (posenc_jax.curves(path) for path in (evaluated_once[0], tmp_path / "runs/rope"))
-    assert others.drop(columns="run").equals(rows.drop(columns="run"))
+    free = ["run", "text"]
+    assert others.drop(columns=free).equals(rows.drop(columns=free))
     out = script("export.py", run, run, f"--out={tmp_path}/other.tar.xz", code=2)
     assert "two runs are named fire" in out
+
+
+def test_an_archive_names_no_folder_and_no_machine(evaluated_once, text, tmp_path):
+    script("export.py", evaluated_once[0], f"--out={tmp_path / 'packed.tar.xz'}")
+    with tarfile.open(tmp_path / "packed.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    files = [path for path in (tmp_path / "rope").rglob("*") if path.is_file()]
+    assert not [path for path in files if path.name in (".lock", "commit_success.txt")]
+    folders = str(text).encode(), gettempdir().encode()
+    assert not [path for path in files if any(one in path.read_bytes() for one in folders)]
+    assert set(posenc_jax.curves(tmp_path / "rope").text) == {"held out of text:*.txt"}
+    config = tmp_path / "rope" / "config.json"  # where the place of the text is named again
+    config.write_text(config.read_text().replace('"*.txt"', f'"{text}/*.txt"'))
+    here("eval_extrapolation.py", f"--workdir={config.parent}", *EVALUATION)
+
+
+@pytest.mark.parametrize(
+    "place, name",
+    [
+        ("/a b/c:d/*.txt, /e/f/,~g/h", "*.txt, f/,h"),
+        (
+            "text:0.5:path=/a/b/*.txt:begins=c/d,jsonl:0.5:path=/e",
+            "text:0.5:path=*.txt:begins=c/d,jsonl:0.5:path=e",
+        ),
+        ("books/*.txt", "books/*.txt"),
+        ("held out of tokens:/a/b", "held out of tokens:b"),
+    ],
+)
+def test_a_place_in_an_archive_is_its_name(place, name):
+    assert FOLDERS.sub(r"\1", place) == name
 
 
 def test_a_run_that_holds_its_exported_weights_is_still_a_run(run):
