@@ -199,6 +199,13 @@ def written(path):
     return settings, metrics, summary, history, codes
 
 
+def test_the_documented_variables_keep_command_and_host_from_wandb(program, tmp_path):
+    hidden = dict(re.findall(r"`(WANDB_\w+)=(\w+)`", (ROOT / "docs" / "runs.md").read_text()))
+    finish(program("train.py", tmp_path, env=hidden, **{"wandb.mode": "offline", "steps": 3}))
+    (path,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    assert b"train.py" not in path.read_bytes() and written(path)[0].host == "hidden"
+
+
 def test_one_command_uploads_a_resumed_run_and_its_evaluations(call, tmp_path):
     """wandb keeps a folder for each part, and uploads those of one id in order."""
     run = tmp_path / "run of mine"
