@@ -41,7 +41,7 @@ def parse_selection(text: str) -> Selection:
     run, colon, methods = folder.partition(":")
     if colon and not Path(folder).is_dir() and Path(run).is_dir():
         raise ConfigError(f"{text}: methods follow an @: {run}@{methods}")
-    length = int(rest.pop()) if rest and rest[-1].isdigit() else None
+    length = int(rest.pop()) if rest and rest[-1].isdecimal() else None
     if len(rest) > 1 or length == 0:
         raise ConfigError(f"{text!r} must be {USAGE}")
     return Selection(Path(folder), tuple(words(rest[0])) if rest else (), length)

@@ -14,8 +14,9 @@ import pyarrow.parquet
 from posenc_jax import registry
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import DOCUMENTS, Cell
+from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.runtime.errors import Damaged, Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import parse_json, write_atomically
 from posenc_jax.runtime.terminal import warn
 
 SUMS_FILE = "sums.parquet"
@@ -87,20 +88,24 @@ def read_record(folder: Path) -> Record:
         options = {"pre_buffer": False, "page_checksum_verification": True}
         with pyarrow.parquet.ParquetFile(stored, **options) as table:
             rows = table.read(use_threads=False)
-        left_out = json.loads((rows.schema.metadata or {})[BESIDE])["left_out"]
-        for name, kind in protocols.facts().items():
+        facts = {name: KINDS[kind] for name, kind in protocols.facts().items()}
+        beside = parse_json((rows.schema.metadata or {})[BESIDE])["left_out"]
+        kinds = pyarrow.schema(facts | dict.fromkeys(("method", "flag"), pyarrow.string()))
+        left_out = pyarrow.Table.from_pylist(beside, kinds).to_pylist()
+        for name, kind in facts.items():
             if name in rows.column_names:
-                own = rows[name].cast(KINDS[kind])
+                own = rows[name].cast(kind)
                 rows = rows.set_column(rows.column_names.index(name), name, own)
         cells = list(_cells(rows))
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).strip() or repr(error)
-        raise Damaged(f"cannot read {path}: {reason}; run eval_extrapolation.py again") from error
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError) as e:
+        reason = str(e).strip() or repr(e)
+        raise Damaged(f"cannot read {path}: {reason}; run eval_extrapolation.py again") from e
     known = registry.protocols()
     unknown = [cell for cell in cells if cell.facts["protocol"] not in known]
     for name in dict.fromkeys(cell.facts["protocol"] for cell in unknown):
         _tell_skipped(path, name)
-    return Record([c for c in cells if c.facts["protocol"] in known], left_out, unknown)
+    kept = [cell for cell in cells if cell.facts["protocol"] in known]
+    return Record(kept, [null_for_nan(one) for one in left_out], unknown)
 
 
 @functools.cache  # told once, however often the record is read

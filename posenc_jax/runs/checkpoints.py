@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import math
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ from posenc_jax.runtime.terminal import warn
 
 MACHINE = {errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 MACHINE_SAYS = "PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED", "Out of memory"
+STEP = re.compile("0|[1-9][0-9]{0,9}")  # the name of its folder
 PARAMETERS = "params"  # of a state, which also has the optimizer's arrays and the step
 
 
@@ -233,7 +235,7 @@ class Saving:
 def steps_of(workdir: Path) -> list[int]:
     """The steps with a complete checkpoint in a workdir; pending saves have a temporary name."""
     names = (path.name for path in (workdir / "checkpoints").glob("*"))
-    return sorted(int(name) for name in names if name.isdigit())
+    return sorted(int(name) for name in names if STEP.fullmatch(name))
 
 
 def _without_others() -> ocp.options.MultiprocessingOptions:

@@ -62,6 +62,7 @@ def _record_of(line: str) -> dict:
     if type(record.get("step")) is not int or record["step"] < 0:
         raise ValueError(f"step must be a whole number; got {record.get('step')!r}")
     for name, value in record.items():
-        if not isinstance(value, int | float | None):
-            raise ValueError(f"{name} must be a number; got {value!r}")
+        huge = isinstance(value, int) and value.bit_length() > 63
+        if huge or not isinstance(value, int | float | None):
+            raise ValueError(f"{name} must be a number; got {value!r:.60}")
     return record

@@ -236,7 +236,7 @@ def run_config(workdir: Path) -> Training:
         raise Stop(f"{workdir} is not the workdir of a run: it has no config.json")
     for step in reversed(steps_of(workdir)):
         path = workdir / "checkpoints" / str(step) / "card" / "metadata"
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             refuse_edited(read_json(path), config, workdir)
             break
     return config

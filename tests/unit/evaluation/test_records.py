@@ -342,6 +342,23 @@ def test_a_damaged_file_is_set_aside_and_one_that_cannot_be_read_ends_the_progra
     assert (tmp_path / "sums.parquet").read_bytes() == whole
 
 
+@pytest.mark.parametrize(
+    "left_out",
+    ["[" * 100_000, '[{"step": 1e400}]', f'[{{"step": 1{"0" * 4_000}}}]', "[NaN]", "[1]", "5"],
+    ids=["deep", "infinite", "long", "not a number", "numbers", "number"],
+)
+def test_damage_beside_the_sums_is_set_aside(left_out, chosen, tmp_path):
+    cells = list(chosen.values())
+    records.write(tmp_path, cells)
+    path = tmp_path / "sums.parquet"
+    beside = {b"posenc_jax": f'{{"left_out": {left_out}}}'}
+    pq.write_table(pq.read_table(path).replace_schema_metadata(beside), path)
+    with pytest.raises(Damaged, match="cannot read .*sums.parquet"):
+        records.read_cells(tmp_path)
+    records.write(tmp_path, cells)
+    assert records.rows(records.read_cells(tmp_path)) == records.rows(cells)
+
+
 def test_a_flipped_byte_in_the_pages_of_the_file_of_sums_changes_no_cell(chosen, tmp_path):
     cells = list(chosen.values())
     records.write(tmp_path, cells)

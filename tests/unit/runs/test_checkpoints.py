@@ -133,6 +133,12 @@ def test_a_card_that_was_edited_or_moved_is_damage(saved, capsys):
     assert "checkpoint 2: its card is not what was written" in said
 
 
+def test_a_folder_whose_name_is_no_step_is_no_checkpoint(saved):
+    for name in ("²", "٣", "007", "9" * 200):
+        (saved / "checkpoints" / name).mkdir()
+    assert Checkpoints(saved, read_only=True).steps() == [1, 2]
+
+
 def test_an_array_that_was_changed_is_damage(tmp_path, monkeypatch):
     """Also where its files are whole, so that Orbax restores it; of the optimizer too."""
     manager = Checkpoints(tmp_path)

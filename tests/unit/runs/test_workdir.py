@@ -102,6 +102,7 @@ BAD = {
     '{"loss": 2.0}': "step must be a whole number; got None",
     '{"step": "7", "loss": 2.0}': "step must be a whole number; got '7'",
     '{"step": 1.5, "loss": 2.0}': "step must be a whole number; got 1.5",
+    f'{{"step": 7, "tokens": 1{"0" * 400}}}': "tokens must be a number; got 10000",
     '{"step": 7, "loss": "low"}': "loss must be a number; got 'low'",
     '{"step": 7, "memory_mib": [3]}': r"memory_mib must be a number; got \[3\]",
 }
