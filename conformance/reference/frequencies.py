@@ -65,7 +65,8 @@ def yarn(
 
     The ramp runs over the indices of pairs (ramp="dims"), as in the authors' code, which rounds its
     ends outwards (`truncate`). ramp="rotations" is the formula of the paper's text, and "radix"
-    that of MrRoPE. A given `attention_factor` replaces 0.1 ln s + 1.
+    that of MrRoPE-Pro, Tian et al. 2026, arXiv:2601.22181. A given `attention_factor` replaces
+    0.1 ln s + 1.
     """
     inv_freq = ntk_by_parts(
         head_dim, base, train_length, scale, beta_fast, beta_slow, truncate, ramp

@@ -123,7 +123,8 @@ def yarn(
     frequency_scale: float | None = None,
 ) -> RoPE:
     """Peng et al. 2023, arXiv:2309.00071; ramp='dims' as in its code, 'rotations' as in its text,
-    'radix' as in MrRoPE: a power of s from 0 to 1 in place of a mean of 1 and 1 / s.
+    'radix' as MrRoPE-Pro, Tian et al. 2026, arXiv:2601.22181: the pair i of a ramp of n is divided
+    by s^(i (i + 1) / (n (n + 1))), in place of a mean of 1 and 1 / s.
 
     cos and sin are multiplied by `attention_factor` (None: 0.1 ln s + 1), hence the logits by its
     square. With "query", s is (position + 1) / L of the query, from 1 to the scale.
