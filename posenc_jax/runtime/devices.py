@@ -89,5 +89,6 @@ def check(sequence: int) -> None:
     count = jax.device_count()
     if count % sequence:
         raise ConfigError(
-            f"sequence = {sequence} must divide the number of devices, which is {count}"
+            f"sequence = {sequence} must divide the number of devices, which is {count}; "
+            "sequence = 1 always does, and a resumed run may set it: --config.sequence=1"
         )

@@ -78,7 +78,8 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
     facts = {"parameters": parts.counts()}
     kept = {"command": " ".join(sys.argv)} | (run.facts if step else {})
     run.facts = kept | {"data": data_facts(corpus, config.train_length)}
-    run.facts |= facts | {"machine": backend.machine() | {"cores": backend.cores()}}
+    counts = {"cores": backend.cores(), "devices": jax.device_count()}
+    run.facts |= facts | {"machine": backend.machine() | counts}
     run.facts.pop("speed", None)  # measured before this start
     run.status("running", errors.AGAIN, step=step)
     metrics = view = None

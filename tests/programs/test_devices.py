@@ -46,6 +46,19 @@ def test_a_run_resumes_on_another_number_of_devices(program, tmp_path):
     assert len(one) == 12 and one[0] != one[-1]
 
 
+def test_a_run_of_cut_rows_resumes_on_one_device_with_whole_rows(program, call, tmp_path):
+    """Its status states the devices of the latest start."""
+    run, flags = tmp_path / "run", "--xla_force_host_platform_device_count=2"
+    env = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flags}"}
+    finish(program("train.py", run, env=env, sequence=2, stop_at=4), 75)
+    counts = [json.loads((run / "status.json").read_text())["machine"]["devices"]]
+    advice = "a resumed run may set it: --config.sequence=1"
+    assert advice in call("train.py", run, sequence=2, code=2)
+    call("train.py", run, sequence=1)
+    counts.append(json.loads((run / "status.json").read_text())["machine"]["devices"])
+    assert counts == [2, 1]
+
+
 @pytest.mark.slow
 def test_weights_and_moments_are_cut_over_all_devices():
     code = """
