@@ -176,6 +176,6 @@ def _text(data: Fields) -> list[str]:
         return [
             f"data.{name} = {value!r} has no effect without a data.source that reads it"
             for name, value in given.items()
-            if name != "source"
+            if name not in ("source", "cache")
         ]
     return sources.read(given, 2)[1]

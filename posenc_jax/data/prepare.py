@@ -5,6 +5,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,17 +30,14 @@ def prepare_corpora(
     origin: Origin,
     seed: int,
     encoder: Encoder | None = None,
-    *,
-    stopping: Sequence[str] = (),
+    **how: Any,
 ) -> Corpus | Mixture:
     """The tokens of an origin, a mixture or not."""
     if not isinstance(origin, MixtureSource):
         assert isinstance(origin, Documents | Tokens)
-        return prepare(origin, seed, encoder, stopping=stopping)
+        return prepare(origin, seed, encoder, **how)
     encoder = encoder or tokenizer.load(origin.tokenizer)
-    parts = {
-        name: prepare(part, seed, encoder, stopping=stopping) for name, part in origin.parts.items()
-    }
+    parts = {name: prepare(part, seed, encoder, **how) for name, part in origin.parts.items()}
     return Mixture(parts, origin.shares)
 
 
@@ -48,30 +46,41 @@ def prepare(
     seed: int,
     encoder: Encoder | None = None,
     *,
+    cache: str | None = None,
     quiet: bool = False,
     stopping: Sequence[str] = (),
 ) -> Corpus:
     """The corpus of a source, from the cache or built into it, with its tokenizer if that is loaded
     already.
 
-    `stopping` is looked at between documents: the names of signals that asked to stop.
+    With `cache`, another folder, the source's own is only read. `stopping` is looked at between
+    documents: the names of signals that asked to stop.
     """
     if isinstance(source, Tokens):
         corpus = corpora.of_folder(source.tokens)
     else:
-        corpus = _cached(source, seed, encoder, quiet=quiet, stopping=stopping)
+        root = corpora.cache_folder(source.cache if cache is None else cache)
+        corpus = _cached(source, seed, encoder, root, quiet=quiet, stopping=stopping)
     if not (corpus.lossless or quiet):
         warn(_losses(corpus.card))
     return corpus
 
 
 def _cached(
-    source: Documents, seed: int, encoder: Encoder | None, *, quiet: bool, stopping: Sequence[str]
+    source: Documents,
+    seed: int,
+    encoder: Encoder | None,
+    root: Path,
+    *,
+    quiet: bool,
+    stopping: Sequence[str],
 ) -> Corpus:
-    root = corpora.cache_folder(source.cache)
     with Hashes(root) as hashes:
         text = _described(source, seed, encoder or tokenizer.load(source.tokenizer), hashes)
         folder = root / f"{source.kind()}-{text.key}"
+        there = corpora.cache_folder(source.cache) / folder.name
+        with suppress(OSError, DataError):  # of another machine or person
+            return corpora.load(there, corpora.card_of(there), hashes, text.encoder)
         card = corpora.card_of(folder)
         if card is None:
             _make(root)
@@ -140,7 +149,8 @@ def _make(root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Stop(
-            f"cannot store tokens in {root}: {error}; set data.cache to a writable folder"
+            f"cannot store tokens in {root}: {error}; set data.cache to a writable folder, or "
+            "XDG_CACHE_HOME"
         ) from error
 
 

@@ -59,7 +59,7 @@ def text_of(
             "train.py --workdir=RUN --config.data.path=NEW; of an exported run in its config.json"
         )
     known = None if isinstance(encoder, Unavailable) else encoder
-    corpus = prepare_corpora(origin, own.seed, known, stopping=stopping)
+    corpus = prepare_corpora(origin, own.seed, known, cache=asked.cache, stopping=stopping)
     if corpus.fingerprint != own.fingerprint:
         raise DataError(
             "the run's text changed since it was trained, and its held-out documents with it: they "
@@ -134,7 +134,7 @@ def _another(asked: EvaluationData, origin: Origin, tokenizer: str) -> Documents
     read = {field.name for field in sources.find(asked.source).options({})}
     given = {name: value for name, value in given.items() if name in read}
     fixed = {"source": asked.source, "path": asked.path, "tokenizer": tokenizer}
-    fixed |= {"cache": getattr(origin, "cache", ""), "valid_fraction": 0.0}
+    fixed |= {"cache": asked.cache, "valid_fraction": 0.0}
     other, problems = sources.read(given | fixed, 2)
     if problems:
         raise ConfigError("\n".join(problems))

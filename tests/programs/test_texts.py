@@ -269,6 +269,26 @@ def test_a_moved_run_resumes_and_is_evaluated_and_loaded(moved, call):
     assert "cells cached" in out and "this one is" not in out
 
 
+def test_an_evaluation_writes_tokens_here_and_reads_those_of_the_run(
+    folder, call, tmp_path, monkeypatch
+):
+    """Nothing is written where the run kept its own, which may be another person's folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    theirs, mine, other = (tmp_path / name for name in ("cache", "mine", "other.txt"))
+    other.write_text((folder / "00.txt").read_text().upper())
+    call("train.py", tmp_path / "run", **{"data.path": f"{folder}/*.txt", "data.cache": theirs})
+    words = "eval_extrapolation.py", tmp_path / "run", "--config.multiples=1"
+    kept = sorted(theirs.rglob("*"))
+    call(*words)
+    assert not [*tmp_path.glob("home/posenc-jax/text-*")]
+    call(*words, "--config.data.source=text", f"--config.data.path={other}")
+    assert [*tmp_path.glob("home/posenc-jax/text-*")] and sorted(theirs.rglob("*")) == kept
+    shutil.rmtree(theirs)
+    theirs.touch()
+    call(*words, f"--config.data.cache={mine}")
+    assert [*mine.glob("text-*")]
+
+
 def test_weights_go_on_with_the_same_tokenizer_by_another_name_alone(moved, call, tmp_path):
     place, fields = moved
     fields |= {"data.path": f"{place}/texts/*.txt", "init_from": place / "run", "steps": 2}

@@ -261,3 +261,4 @@ class EvaluationData:
     name: str = default("", "configuration of a hub data set; empty: the run's, of its own data")
     revision: str = default("", "of a hub data set; empty: that of the run, of its own data")
     begins: str = default("", "line or row that begins a document; empty: the run's, of its own")
+    cache: str = default("", "folder for tokens; empty: posenc-jax in XDG_CACHE_HOME or ~/.cache")
