@@ -46,8 +46,12 @@ def differences(
     return [
         f"{name}: {one.get(name)!r} {words[0]}, {other.get(name)!r} {words[1]}"
         for name in sorted(one | other)
-        if not _within(name, free) and one.get(name) != other.get(name)
+        if not _within(name, free) and _value(one.get(name)) != _value(other.get(name))
     ]
+
+
+def _value(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, bool), value  # True == 1, and is no number
 
 
 def other_fields(run: Training, config: Training) -> list[str]:

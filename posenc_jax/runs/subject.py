@@ -122,8 +122,11 @@ def _load(config: Training, workdir: Path, step: int | None) -> Loaded:
     """A run in training may replace its last checkpoint meanwhile, so everything slow comes before
     the choice of one."""
     config = parameters.readable(config)
-    plain = parameters.unextended(config)
-    blank = parameters.extended(config, plain)
+    try:
+        plain = parameters.unextended(config)
+        blank = parameters.extended(config, plain)
+    except (ValueError, TypeError) as error:
+        raise Stop(f"{workdir / 'config.json'} describes no model: {error}") from error
     for _ in range(TRIES):
         saved = saved_steps(workdir)
         chosen = saved[-1] if step is None else step

@@ -134,6 +134,7 @@ def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
 
 EDITS = [
     ("encoding", "layout", "bogus"),
+    ("encoding", "fraction", True),  # which equals 1.0
     (None, "seed", 1),
 ]
 
@@ -149,6 +150,15 @@ def test_a_configuration_that_is_not_the_sealed_one_is_refused(group, name, valu
     with pytest.raises(Stop, match="differs from the checkpoint of step 12") as caught:
         posenc_jax.load_run(run)
     assert caught.value.code == 76
+
+
+def test_a_configuration_without_a_card_that_describes_no_model_is_refused(run):
+    path = run / "config.json"
+    path.write_text(path.read_text().replace('"fraction": 1.0', '"fraction": true'))
+    for card in run.glob("checkpoints/*/card/metadata"):
+        card.unlink()
+    with pytest.raises(Stop, match="describes no model: fraction must be .*; got True"):
+        posenc_jax.load_run(run)
 
 
 def test_scripts_hold_a_configuration_against_the_sealed_one_too(run, call):
