@@ -72,8 +72,8 @@ def write_tokens(argv: list[str]) -> None:
 
 def _define(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--vocab", type=int)
-    flags.add_argument("--out", default="tokenizer.json")
-    flags.add_argument("--tokens_out", "--tokens-out", default="")
+    flags.add_argument("--out", type=terminal.in_known_home, default="tokenizer.json")
+    flags.add_argument("--tokens_out", "--tokens-out", type=terminal.in_known_home, default="")
     flags.add_argument("--limit", type=float)
 
 

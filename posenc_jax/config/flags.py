@@ -118,7 +118,7 @@ def _flags(
 ) -> tuple[argparse.Namespace, list[str]]:
     parser = _Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
-    parser.add_argument("--workdir")
+    parser.add_argument("--workdir", type=terminal.in_known_home)
     define(parser)
     flags, stray = parser.parse_known_args(words)
     problems = []

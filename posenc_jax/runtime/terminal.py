@@ -49,8 +49,17 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
     )
-    made.register("type", Path, expanded)
+    made.register("type", Path, lambda text: expanded(in_known_home(text)))
     return made
+
+
+def in_known_home(text: str) -> str:
+    """The path that a flag gives, refused if it begins with `~NAME` of an unknown user."""
+    if text.startswith("~") and str(expanded(text)).startswith("~"):
+        name = text.partition("/")[0]
+        problem = f"{text}: there is no home folder {name}; ./{text} is a path in this folder"
+        raise argparse.ArgumentTypeError(problem)
+    return text
 
 
 def program(main: Callable[[list[str]], int]) -> int:

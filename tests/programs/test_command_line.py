@@ -204,6 +204,8 @@ def test_text_that_is_not_there_is_refused_without_jax(program, group, words):
         ("train.py", ["--steps=10"], 2, "flag --steps; did you mean --config.steps=10? have: "),
         ("train.py", ["--lr=1"], 2, "did you mean --config.learning_rate=1?"),
         ("train.py", ["--data.path=a.txt"], 2, "did you mean --config.data.path=a.txt?"),
+        ("train.py", ["--workdir=~no-one/w"], 2, "there is no home folder ~no-one; ./~no-one/w is"),
+        (EVAL, ["--workdir=~no-one/w"], 2, "there is no home folder ~no-one; ./~no-one/w is"),
         ("train.py", ["--workdr=a"], 2, "did you mean --workdir?"),
         (EVAL, ["--extensions=yarn"], 2, "did you mean --config.extensions=yarn?"),
         (
@@ -222,6 +224,12 @@ def test_text_that_is_not_there_is_refused_without_jax(program, group, words):
 )
 def test_help_and_mistakes_answer_in_a_line(name, words, code, message, call):
     assert message in call(name, "w", *words, code=code)
+
+
+def test_no_script_makes_the_folder_of_an_unknown_user(tmp_path):
+    assert "--out: ~no-one/x: there is no home" in script(
+        "report.py", tmp_path, "--out=~no-one/x", code=2
+    )
 
 
 def test_every_encoding_extension_and_column_is_listed():
