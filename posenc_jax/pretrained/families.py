@@ -250,7 +250,7 @@ RULES = {
     "max_window_layers": fields.whole(0),
     "layer_types": each(one_of(FULL, WINDOWED)),
     "sliding_window_pattern": fields.whole(1),
-    "rope_local_base_freq": optional(BASE),
+    "rope_local_base_freq": BASE,
     "query_pre_attn_scalar": above_zero(LEAST, LARGEST),
     "no_rope_layers": each(only(0, 1)),
     "no_rope_layer_interval": fields.whole(1),
@@ -267,12 +267,14 @@ def rotary(settings: Settings) -> Position:
     usual = [not interval or (layer + 1) % interval != 0 for layer in layers]
     rotated = _of_layers(settings, "no_rope_layers") or usual
     windowed, window = [False for _ in layers], settings.get("sliding_window")
+    stated = _of_layers(settings, "layer_types")
     if window is not None and settings.get("use_sliding_window", True):
         first, every = settings.get("max_window_layers", 0), settings.get("sliding_window_pattern")
         usual = [layer >= first and (not interval or not rotated[layer]) for layer in layers]
         usual = [(layer + 1) % every != 0 for layer in layers] if every else usual
-        stated = _of_layers(settings, "layer_types")
         windowed = [kind == WINDOWED for kind in stated] or usual
+    elif WINDOWED in stated:
+        raise ValueError(f"layer_types has {WINDOWED}, but sliding_window is null or unused")
     if all(rotated) and not any(windowed):
         encoding = {"name": "rope", "base": found.base, "fraction": found.fraction}
         return Position(encoding, longest, found)
@@ -285,6 +287,8 @@ def rotary(settings: Settings) -> Position:
     kinds = ["local" if one else "global" for one in windowed]
     if found.extension and LOCAL_BASE not in settings:  # in layers with a window too
         found = found._replace(extension=found.extension | {"layers": "all"})
+    elif LOCAL_BASE in settings and all(windowed):  # what is extended has no layer
+        found = found._replace(kind="default", factor=1.0, extension={})
     options = {"window": window, "global_rope": all(rotated) and "global" in kinds}
     local = local_base_of(settings, found)
     options |= {"local_base": local} if local != found.base and "local" in kinds else {}
@@ -298,6 +302,11 @@ def rotary_of_gemma(settings: Settings) -> Position:
     if scalar != size:
         raise ValueError(f"query_pre_attn_scalar = {scalar} is not supported, only {size} (K)")
     return rotary(settings)
+
+
+def rotary_of_olmo(settings: Settings) -> Position:
+    """The same with OLMo 3's own pattern and base of layers with windows."""
+    return rotary({**settings, "sliding_window_pattern": 4, LOCAL_BASE: 5e5})
 
 
 def _of_layers(settings: Settings, key: str) -> list[Any]:
@@ -381,7 +390,7 @@ OLMO2_FAMILY = LLAMA_FAMILY._replace(
     usual=OLMO2_USUAL,
     only=UNBIASED,
 )
-PATTERN_USUAL = {"sliding_window": 4096, "layer_types": None, "rope_local_base_freq": None}
+PATTERN_USUAL = {"sliding_window": 4096, "layer_types": None}
 GEMMA3_FAMILY = LLAMA_FAMILY._replace(
     names=GEMMA3,
     options={
@@ -413,7 +422,7 @@ MPT_MLP = "expansion_ratio * d_model"
 FAMILIES = {
     "llama": LLAMA_FAMILY,
     "mistral": LLAMA_FAMILY._replace(
-        usual=LLAMA_USUAL | {"num_key_value_heads": 8, "sliding_window": 4096},
+        usual=LLAMA_USUAL | PATTERN_USUAL | {"num_key_value_heads": 8},
         only=SILU,
     ),
     "qwen2": QWEN2_FAMILY,
@@ -435,7 +444,7 @@ FAMILIES = {
     ),
     "olmo2": OLMO2_FAMILY,
     "olmo3": OLMO2_FAMILY._replace(
-        usual=OLMO2_USUAL | PATTERN_USUAL | {"sliding_window_pattern": 4, "rope_theta": 5e5}
+        position=rotary_of_olmo, usual=OLMO2_USUAL | PATTERN_USUAL | {"rope_theta": 5e5}
     ),
     "gemma3_text": GEMMA3_FAMILY,
     "gemma3_gguf": GEMMA3_FAMILY._replace(names=GEMMA3_GGUF),  # whose scales are 1 + w

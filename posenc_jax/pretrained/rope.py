@@ -31,10 +31,14 @@ def rope_of(settings: Mapping[str, Any]) -> Rope:
 
     A ValueError names settings that have no form here.
     """
-    parameters = settings["rope_parameters"] or {}
+    parameters, scaling = settings["rope_parameters"] or {}, settings["rope_scaling"] or {}
+    given = scaling or parameters
     if LOCAL_BASE in settings:  # of a family with settings per kind of layer
-        parameters = read("rope_parameters", parameters, {FULL: OBJECT})[FULL] or parameters
-    given = settings["rope_scaling"] or parameters
+        if parameters and not {FULL, WINDOWED} & set(parameters):  # which transformers ignores
+            found = ", ".join(parameters)
+            raise ValueError(f"rope_parameters must have keys {FULL} and {WINDOWED}; got {found}")
+        own = read("rope_parameters", parameters, {FULL: OBJECT})[FULL] or {}
+        given = {**own, **scaling}
     given = {name: value for name, value in given.items() if value is not None}
     nested = [name for name, value in given.items() if isinstance(value, Mapping)]
     if nested:
@@ -67,7 +71,7 @@ def local_base_of(settings: Mapping[str, Any], found: Rope) -> float:
     stated = read("rope_parameters", parameters, {WINDOWED: OBJECT})[WINDOWED] or {}
     keys = {
         "rope_type": Key(only("default"), "default"),
-        "rope_theta": Key(BASE, settings.get(LOCAL_BASE) or found.base),
+        "rope_theta": Key(BASE, settings.get(LOCAL_BASE, found.base)),
     }
     return float(read(WINDOWED, stated, keys)["rope_theta"])
 

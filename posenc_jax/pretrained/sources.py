@@ -244,7 +244,7 @@ def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> d
         "num_key_value_heads": config["num_key_value_heads"] or heads,
         "head_dim": size,
         "vocab_size": len(facts[TOKENS]),
-        "rope_parameters": rope,
+        "rope_scaling": rope,
         "num_local_experts": own.get("expert_count"),
         **{name: own.get(name) for name in ("attn_logit_softcapping", "final_logit_softcapping")},
         "use_sliding_window": window is not None,

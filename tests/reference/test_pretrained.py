@@ -103,6 +103,12 @@ SCALED = {
         "Gemma3",
         GEMMA | {"rope_parameters": PER_KIND | {"full_attention": LINEAR}},
     ),
+    "gemma3, scaled where it has no layer": (
+        "Gemma3",
+        GEMMA
+        | {"layer_types": ["sliding_attention"] * 4}
+        | {"rope_parameters": PER_KIND | {"full_attention": LINEAR}},
+    ),
 }
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 ROPE_TYPES = {
@@ -200,6 +206,8 @@ STRAY = {
     "sliding_window": 7,
     "use_sliding_window": True,
     "max_window_layers": 1,
+    "sliding_window_pattern": 2,
+    "rope_local_base_freq": 50.0,
     "no_rope_layers": [0, 1, 0],
     "no_rope_layer_interval": 2,
     "partial_rotary_factor": 0.5,
@@ -223,6 +231,7 @@ READ = {  # of these by each family, beyond what it states
     "qwen2 with windows": ["rope_theta"],
     "qwen3": ["rope_theta", "attention_bias"],
     "smollm3, all rotated": ["rope_theta", "attention_bias", "mlp_bias"],
+    "olmo3": ["rope_theta", "attention_bias"],
     "gpt_neox": ["attention_bias", "use_parallel_residual", "rotary_emb_base", "rotary_pct"],
     "gpt2": ["n_positions", "n_head", "n_layer"],
     "bloom": ["n_head", "n_layer"],

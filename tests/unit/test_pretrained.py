@@ -34,6 +34,10 @@ LONGROPE = {"type": "longrope", "short_factor": [1.0] * 3, "long_factor": [2.0] 
 LONGROPE["original_max_position_embeddings"] = 16
 GEMMA = {"model_type": "gemma3_text", "query_pre_attn_scalar": K}
 WINDOWS = {"use_sliding_window": True}
+LOCAL = ["sliding_attention"] * LAYERS
+FLAT = {"rope_theta": 300.0}
+BASES = {"full_attention": FLAT}
+LINEAR = {"rope_type": "linear", "factor": 4.0}
 EXTENDED = LLAMA | {"rope_scaling": YARN, "max_position_embeddings": 4 * L}
 
 
@@ -106,6 +110,7 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
             "rope type 'llama3': low_freq_factor is missing",
         ),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "per kind of layer"),
+        (GEMMA | {"rope_parameters": FLAT}, "must have keys full_attention and .* got rope_theta"),
         (GEMMA | {"query_pre_attn_scalar": 168}, "= 168 is not supported, only 6"),
         (GEMMA | {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is"),
         ({"model_type": "gemma3"}, "model_type 'gemma3' is not supported"),  # of GGUF files
@@ -124,6 +129,10 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         (
             WINDOWS | {"model_type": "qwen3", "layer_types": ["sliding_attention"]},
             "layer_types has 1 entries for 2 layers",
+        ),
+        (
+            {"model_type": "qwen3", "layer_types": LOCAL},
+            "has sliding_attention, but sliding_window is null or unused",
         ),
         (
             {"model_type": "gpt2", "n_head": 4, "num_attention_heads": 2},
@@ -353,6 +362,32 @@ def test_windows_and_rotated_fraction_are_facts(tmp_path):
     stray = LLAMA | {"sliding_window": 8, "partial_rotary_factor": 1 / 3, "layer_types": ["local"]}
     facts = pretrained.load(write(tmp_path / "stray", config=stray)).facts
     assert (facts["window"], facts["pattern"], facts["fraction"]) == (None, None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"model_type": "olmo3", "sliding_window_pattern": 1}, ("local", 5000.0, 5e5, 1)),
+        ({"model_type": "olmo3", "rope_local_base_freq": 9.0}, ("local", 5000.0, 5e5, 1)),
+        (GEMMA | {"rope_parameters": {"sliding_attention": FLAT}}, ("local", 5000.0, 300.0, 1)),
+        (GEMMA | {"layer_types": LOCAL, "rope_scaling": LINEAR}, ("local", 5000.0, 1e4, 1)),
+        (
+            GEMMA | {"sliding_window_pattern": 2, "rope_scaling": LINEAR, "rope_parameters": BASES},
+            ("local,global", 300.0, 1e4, 4),
+        ),
+        (
+            {"model_type": "mistral", "layer_types": [*LOCAL[1:], "full_attention"]},
+            ("local,global", 5000.0, None, 1),
+        ),
+    ],
+)
+def test_kinds_of_layers_are_those_that_transformers_reads(fields, expected):
+    """transformers extends no layer with a window, and its OLMo 3 has a pattern of its own."""
+    config = LLAMA | fields
+    family = families.family_of(config)
+    encoding, _, rope = family.position(families.settings_of(config, family))
+    scale = rope.extension.get("scale", 1)
+    assert (encoding["pattern"], rope.base, encoding.get("local_base"), scale) == expected
 
 
 def test_sizes_of_bloom_have_two_names():
