@@ -8,7 +8,7 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +108,21 @@ def alone(path: Path) -> Iterator[None]:
 @contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
     """Lock a folder, or raise Busy with its holder; the lock ends with the process."""
-    with (folder / ".lock").open("a+", encoding="utf-8") as stream:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.seek(0)
-            holder = stream.read().strip() or "an unnamed process"
-            raise Busy(f"{folder} is in use by {what}: {holder}") from None
-        stream.truncate(0)
-        stream.write(f"process {os.getpid()} on {platform.node()}")
-        stream.flush()
+            stream = stack.enter_context((folder / ".lock").open("a+b", buffering=0))
+            _lock(stream, folder, what)
+        except OSError as error:
+            raise Stop(f"cannot lock {folder}: {error.strerror}; {REMEDY}") from error
         yield
+
+
+def _lock(stream: io.FileIO, folder: Path, what: str) -> None:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.seek(0)
+        holder = stream.read().decode().strip() or "an unnamed process"
+        raise Busy(f"{folder} is in use by {what}: {holder}") from None
+    stream.truncate(0)
+    stream.write(f"process {os.getpid()} on {platform.node()}".encode())

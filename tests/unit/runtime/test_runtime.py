@@ -13,7 +13,7 @@ import pytest
 from posenc_jax.runs import export
 from posenc_jax.runtime import backend
 from posenc_jax.runtime.errors import Stop
-from posenc_jax.runtime.files import expanded, read_csv, write_atomically, write_csv
+from posenc_jax.runtime.files import expanded, locked, read_csv, write_atomically, write_csv
 from posenc_jax.runtime.terminal import reported, stop_requests
 from scripts import prepare_data
 
@@ -145,3 +145,10 @@ def test_a_second_interrupt_leaves_at_once_and_other_signals_may_be_sent_twice()
         signal.signal(signal.SIGINT, usual)
     assert received == ["SIGTERM", "SIGTERM", "SIGINT"]
     assert reported(KeyboardInterrupt()) == 75
+
+
+def test_a_folder_that_cannot_be_locked_is_named_with_the_remedy(tmp_path):
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(Stop, match=f"cannot lock {tmp_path}: .*; free space or restore write"):
+        with locked(tmp_path, "another program"):
+            pass
