@@ -196,7 +196,10 @@ def load(
     encoder: Encoder | None = None,
     remedy: str = "delete it to have it rebuilt",
 ) -> Corpus:
-    if card is not None and _fingerprint(folder, card, hashes) == card["fingerprint"]:
+    same = False
+    with suppress(KeyError, TypeError):  # of a damaged card
+        same = card is not None and _fingerprint(folder, card, hashes) == card["fingerprint"]
+    if card is not None and same:
         with suppress(OSError, ValueError, EOFError):  # of groups, which the fingerprint leaves out
             splits = [_load_split(folder, name, card) for name in SPLITS]
             if all(one.groups is None or len(one.groups) == len(one.digests) for one in splits):
@@ -207,9 +210,10 @@ def load(
 def card_of(folder: Path) -> dict | None:
     """Read corpus.json, which is written last; None if the corpus is incomplete."""
     try:
-        return read_json(folder / CARD)
+        card = read_json(folder / CARD)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
+    return card if isinstance(card, dict) and "fingerprint" in card else None
 
 
 def _load_split(folder: Path, name: str, card: dict) -> Split:

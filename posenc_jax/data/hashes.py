@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -10,8 +11,10 @@ from pathlib import Path
 
 from posenc_jax.runtime.errors import Stop
 from posenc_jax.runtime.files import read_json, write_atomically
+from posenc_jax.runtime.terminal import warn
 
 HASHES_FILE = "hashes.json"  # in the cache folder: size, times, inode and hash of each file
+HASH = re.compile("[0-9a-f]{64}")
 SETTLED_SECONDS = 2.0  # seconds within which a file may change again without a new time
 
 
@@ -21,9 +24,20 @@ class Hashes:
     def __init__(self, cache: Path):
         self.path = cache / HASHES_FILE
         self.known: dict[str, list] = {}
-        with suppress(OSError, ValueError):
-            self.known = read_json(self.path)
+        with suppress(OSError):
+            self.known = self._read()
         self.new = False
+
+    def _read(self) -> dict[str, list]:
+        """The hashes in the file; none, with a warning, of one that is damaged."""
+        try:
+            known = read_json(self.path)
+            if all(HASH.fullmatch(entry[-1]) for entry in known.values()):
+                return known
+        except (ValueError, TypeError, LookupError, AttributeError):
+            pass
+        warn(f"{self.path} is damaged: files are hashed again")
+        return {}
 
     def of(self, path: Path) -> str:
         name, stamp = os.path.abspath(path), _stamp(path)

@@ -77,6 +77,22 @@ def test_the_hash_of_a_fresh_file_is_not_remembered(tmp_path):
     assert not (tmp_path / hashes.HASHES_FILE).exists()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"5", b"null", b"[]", b"{", b"\xff", b"[" * 100_000]
+    + [b'{"/a.txt": %s}' % entry for entry in (b"5", b"null", b"[]", b"{}", b"[1, null]")],
+)
+def test_damaged_hashes_are_hashed_again_with_a_warning(content, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(hashes, "SETTLED_SECONDS", -60)  # remember files at once
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / hashes.HASHES_FILE).write_bytes(content)
+    for warning in ("hashes.json is damaged: files are hashed again", ""):
+        with hashes.Hashes(tmp_path) as known:
+            assert known.of(tmp_path / "a.txt") == hashlib.sha256(b"a").hexdigest()
+        err = capsys.readouterr().err
+        assert warning in err and bool(warning) == bool(err)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_progress_reaches_its_total(packed, tmp_path, prepare, monkeypatch):
     path = tmp_path / ("rows.jsonl.gz" if packed else "rows.jsonl")
