@@ -118,13 +118,14 @@ def _rotary(rope: RoPE, trained: int) -> dict[str, Any]:
     pairs, gain, length = len(freq), float(rope.gain), rope.train_length
     built = frequencies(base, 2 * pairs)
     grown = freq[-1] ** (-pairs / max(1, pairs - 1))
-    theta = next((t for t in (base, float(f"{grown:.4g}"), grown) if _is_series(freq, t)), None)
+    rounded = [float(f"{grown:.{digits}g}") for digits in (4, 7)]
+    theta = next((t for t in (base, *rounded, grown) if _is_series(freq, t)), None)
     if gain == 1 and theta is not None:
         settings: dict[str, Any] = {"rope_type": "default"}
-        scale = built[-1] / freq[-1]
-        # A base that NTK has grown, by a round scale; abf's says nothing of a length.
-        by_ntk = theta == grown and math.isclose(scale, float(f"{scale:.4g}"), rel_tol=1e-6)
-        longest = length * max(1.0, scale) if by_ntk else length
+        longest, scale = length, float(f"{built[-1] / freq[-1]:.4g}")
+        # NTK's scale is round and the base that it makes is not; abf has no scale.
+        if theta not in (base, rounded[0]) and np.isclose(built[-1], scale * freq[-1], 2e-7, 0):
+            longest *= max(1.0, scale)
     else:
         factors = (built / freq).tolist()
         theta, factor = base, max(1.0, factors[-1])
