@@ -2,6 +2,7 @@
 
 import functools
 import os
+import tempfile
 from pathlib import Path
 
 from posenc_jax.runtime import backend
@@ -21,6 +22,8 @@ os.environ.setdefault("XLA_FLAGS", FAST)
 
 # Compiled programs are cached as for users, so a second run of the suite takes half the time.
 backend.configure()
+TOKENS = tempfile.TemporaryDirectory()  # not those that a user keeps
+os.environ["XDG_CACHE_HOME"] = TOKENS.name
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
