@@ -150,9 +150,10 @@ def _config(
             "the model"
         )
     length, original = _lengths(position, train_length)
-    tables = [read() for name, read in found.arrays.items() if name.endswith("wpe.weight")]
-    if any(len(table) != original for table in tables):  # before one of that length is made
-        raise ValueError(f"its table of positions has not {original} rows")
+    tables = [read().shape for name, read in found.arrays.items() if name.endswith("wpe.weight")]
+    wanted = [(original, model["width"])] if position.encoding["name"] == "learned" else []
+    if tables != wanted:  # before one of that size is made
+        raise ValueError(f"its tables of positions have shapes {tables}, not {wanted}")
     fields = schema.training().to_dict()
     fields["model"] |= model | dict(family.options)
     fields["encoding"] |= encoding_defaults(position.encoding) | position.encoding
@@ -192,11 +193,10 @@ def _filled(
         for group, leaves in parameters.blank(config).params().items()
         for name, leaf in leaves.items()
     }
-    filling = _Filling(family.names, config, shapes)
+    filling = _Filling(family.names, config, shapes, found.arrays)
     for name, array in found.arrays.items():
         filling.take(name, partial(_held, array, weights))
-    problems = filling.problems + filling.missing()
-    if problems:
+    if problems := filling.problems + filling.untied():
         raise DataError(_listed(source, problems))
     groups: dict[str, Arrays] = {"model": {}, "encoding": {}}
     for path in list(filling.arrays):
@@ -217,20 +217,21 @@ def _held(read: Callable[[], np.ndarray], weights: str | None) -> np.ndarray:
 class _Filling:
     """Our arrays while they are filled, and what does not fit."""
 
-    def __init__(self, names: Mapping[str, Row], config: Training, shapes: Mapping[str, tuple]):
-        self.places = families.places(names, config.model.layers)
+    def __init__(self, names: Mapping[str, Row], config: Training, shapes: Mapping, files: Mapping):
+        places = families.places(names, config.model.layers)
+        prefixes = {name: next(filter(name.startswith, families.PREFIXES), "") for name in files}
+        self.places = {n: places.get(n.removeprefix(prefix)) for n, prefix in prefixes.items()}
         self.config, self.shapes = config, shapes
         self.arrays: Arrays = {}
         self.filled: dict[tuple[str, int], str] = {}  # the array that filled a layer of ours
         self.tied: Arrays = {}  # output projections in a file beside the embedding they equal
         self.dtypes: set[str] = set()  # of the arrays in the file
-        self.problems: list[str] = []
+        self.problems = self.missing()  # by names, before memory is taken
 
     def take(self, name: str, read) -> None:
         if name.endswith(families.IGNORED):
             return
-        prefix = next((p for p in families.PREFIXES if name.startswith(p)), "")
-        place = self.places.get(name.removeprefix(prefix))
+        place = self.places[name]
         if place is None:
             self.problems.append(f"{name}: no place for it")
             return
@@ -265,6 +266,8 @@ class _Filling:
             self.problems.append(f"{name}: {path} is filled by {self.filled[path, layer]} already")
             return
         self.filled[path, layer] = name
+        if self.problems:
+            return
         if not stacked:
             self.arrays[path] = np.ascontiguousarray(part)
             return
@@ -274,16 +277,24 @@ class _Filling:
             return
         held[layer] = part
 
-    def missing(self) -> list[str]:
+    def untied(self) -> list[str]:
         embedding = self.arrays.get("model.embed.embedding")
-        problems = [
+        return [
             f"{name}: it differs from the embedding, with which tie_word_embeddings joins it"
             for name, array in self.tied.items()
             if embedding is not None and not np.array_equal(array, embedding)
         ]
+
+    def missing(self) -> list[str]:
+        problems, places = [], filter(None, self.places.values())
+        filled = {
+            (f"{module}.{row.parameters[parameter]}", layer)
+            for row, parameter, layer in places
+            for module in row.ours
+        }
         for path, shape in self.shapes.items():
             layers = range(shape[0]) if path.startswith("model.blocks.") else range(1)
-            empty = [layer for layer in layers if (path, layer) not in self.filled]
+            empty = [layer for layer in layers if (path, layer) not in filled]
             if empty:
                 shown = ", ".join(map(str, empty[:8])) + (", ..." if len(empty) > 8 else "")
                 where = f" in layers {shown}" if len(layers) > 1 else ""

@@ -350,9 +350,22 @@ def test_a_damaged_file_is_named(file, content, message, folder):
 def test_a_table_that_is_not_in_the_file_is_not_made(tmp_path):
     gpt2 = {"model_type": "gpt2", "n_layer": 1, "n_head": 4, "n_embd": 2**20, "vocab_size": 264}
     arrays = {f"{name}.weight": np.zeros((8, 4), np.float32) for name in ("wpe", "wte")}
-    folder = write(tmp_path / "gpt2", arrays, gpt2 | {"n_positions": 2**24})
-    with pytest.raises(ConfigError, match="its table of positions has not 16777216 rows"):
+    for names, length in ((("wpe", "wte"), 2**24), (("wpe", "wte"), 8), (("wte",), 2**24)):
+        held = {f"{name}.weight": arrays[f"{name}.weight"] for name in names}
+        folder = write(tmp_path / "gpt2", held, gpt2 | {"n_positions": length})
+        with pytest.raises(ConfigError, match=rf"not \[\({length}, 1048576\)\]"):
+            pretrained.load(folder)
+
+
+def test_layers_that_are_not_in_the_file_take_no_memory(folder, monkeypatch):
+    (folder / "config.json").write_text(json.dumps(LLAMA | {"num_hidden_layers": 10_000}))
+    taken, empty = [], np.empty
+    monkeypatch.setattr(
+        np, "empty", lambda shape, *a, **b: taken.append(shape) or empty(shape, *a, **b)
+    )
+    with pytest.raises(DataError, match=r"up.kernel: nothing in the files sets it in layers 2, 3"):
         pretrained.load(folder)
+    assert not [shape for shape in taken if np.prod(shape) >= 10_000 * D]
 
 
 def test_windows_and_rotated_fraction_are_facts(tmp_path):
