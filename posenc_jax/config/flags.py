@@ -209,7 +209,8 @@ def _value(recipe: ConfigDict, place: Any, group: str, field: str, text: str) ->
 
 
 def _names(recipe: ConfigDict) -> list[str]:
-    options = (f"data.{option}" for option in sources.every_option())
+    of_training = sources.every_option() if "model" in recipe else ()
+    options = (f"data.{option}" for option in of_training)
     return list(dict.fromkeys([*schema.flat(recipe), *options]))
 
 

@@ -457,6 +457,7 @@ ELSEWHERE = {
     "data.source": "dataset dataset_type",
     "data.path": "data_path data_dir hf_path",
     "data.name": "hf_name",
+    "documents": "limit",  # of an evaluation
 }
 
 

@@ -197,6 +197,12 @@ def test_text_that_is_not_there_is_refused_without_jax(program, group, words):
             2,
             "unknown field 'data.sourec'; did you mean 'data.source'?",
         ),
+        (
+            EVAL,
+            ["--config.data.limit=9"],
+            2,
+            "unknown field 'data.limit'; did you mean 'documents'?",
+        ),
         (EVAL, ["--confg=1"], 2, "confg"),
         ("train.py", ["--config=configs/rope.py:huge"], 2, "unknown size 'huge'; have: tiny"),
         (EVAL, ["--config=configs/no.py"], 2, "configs/no.py: there is no such file"),

@@ -23,6 +23,11 @@ from posenc_jax.runtime.files import expanded
 
 registry.keep_names(__name__)
 
+SHORTER = (
+    "; to keep fewer documents: scripts/prepare_data.py --tokens_out=FOLDER --limit=TOKENS, then "
+    "--config.data.tokens=FOLDER"
+)
+
 
 class Document(NamedTuple):
     name: str
@@ -201,7 +206,8 @@ def build(given: Mapping[str, Any], length: int) -> tuple[Origin | None, list[st
     for field in sorted(set(given) - set(options)):
         value = given.pop(field)
         if field not in common or value != common[field].default:
-            problems.append(_unread(field, value, name, given))
+            shorter = field == "limit" and name != "mixture"
+            problems.append(_unread(field, value, name, given) + SHORTER * shorter)
     for option in options.values():
         try:
             option.check(f"data.{option.name}", given.get(option.name, option.default))

@@ -12,6 +12,7 @@ from configured import problems_of
 from prepared_texts import letters, texts_of
 
 from configs import base
+from posenc_jax.data import sources
 from posenc_jax.runtime.errors import ConfigError, DataError
 
 
@@ -212,3 +213,10 @@ class TestHeldOutByName:
         config.data.update(**{"source": "text", "path": "a"} | fields)
         (problem,) = problems_of(config)
         assert message in problem
+
+
+@pytest.mark.parametrize("name", sorted({*sources.names()} - {"hub", "mixture", "unknown"}))
+def test_a_source_without_a_limit_names_the_program_that_has_one(name):
+    fields = {"tokens": "folder"} if name == "tokens" else {"source": name}
+    problem = sources.build(fields | {"limit": 9}, 2)[1][0]
+    assert "data.limit = 9 has no effect with" in problem and "prepare_data.py" in problem
