@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -140,6 +141,7 @@ def _token(name: str, value: Any):
 
 
 ARCHITECTURE = "general.architecture"
+STATED = re.compile(rb"\x14\0{7}general\.architecture\x08\0{3}(.{8})", re.DOTALL)  # then its text
 # Families by architecture.
 GGUF_KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_gguf"}
 PRE, ADD_BOS, BOS_ID = (f"tokenizer.ggml.{key}" for key in ("pre", "add_bos_token", "bos_token_id"))
@@ -168,16 +170,15 @@ _LLAMA3 = (
 def read_gguf(path: Path) -> Source:
     import gguf
 
-    with reading(path):
+    with reading(path), path.open("rb") as stream:
+        head = stream.read(2**26)  # the keys, of which the reader takes seconds
+        if stated := STATED.search(head):
+            length = int.from_bytes(stated[1], "little")
+            _check_architecture(path, head[stated.end() : stated.end() + length].decode())
         reader = gguf.GGUFReader(path)
         facts = {name: _shortest(field.contents()) for name, field in reader.fields.items()}
         tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
-    kind = facts.get(ARCHITECTURE)
-    if kind not in GGUF_KINDS:
-        raise ConfigError(
-            f"{path}: architecture {kind!r} is not supported; have: {', '.join(GGUF_KINDS)}"
-        )
-    assert isinstance(kind, str)
+    kind = _check_architecture(path, facts.get(ARCHITECTURE))
     try:
         encoder, prefix = _gguf_tokenizer(facts, path)
         config = _gguf_config(facts, kind, tensors)
@@ -198,6 +199,13 @@ def read_gguf(path: Path) -> Source:
             numbers[tensor.tensor_type.name] += int(tensor.n_elements)
     quantised = tuple(kind for kind, _ in numbers.most_common())
     return Source(config, arrays, encoder, prefix, digest_of([path]), quantised)
+
+
+def _check_architecture(path: Path, kind: Any) -> str:
+    if kind not in list(GGUF_KINDS):
+        have = ", ".join(GGUF_KINDS)
+        raise ConfigError(f"{path}: architecture {kind!r:.80} is not supported; have: {have}")
+    return kind
 
 
 # Keys of config.json, and what stands for those that a file may lack.

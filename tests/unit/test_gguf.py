@@ -226,6 +226,16 @@ def test_what_has_no_form_here_is_refused(options, message, tmp_path):
         read(write_gguf(tmp_path / "model.gguf", **options))
 
 
+def test_an_unknown_architecture_is_refused_before_the_tokens_are_read(tmp_path, monkeypatch):
+    def edit(writer):
+        (keys,) = writer.kv_data
+        keys[sources.ARCHITECTURE] = keys.pop(sources.ARCHITECTURE)  # not the first of its keys
+
+    monkeypatch.setattr(gguf, "GGUFReader", lambda _: pytest.fail("all of it is read"))
+    with pytest.raises(ConfigError, match="architecture 'gemma2' is not supported"):
+        read(write_gguf(tmp_path / "model.gguf", "gemma2", edit=edit))
+
+
 @pytest.mark.parametrize(
     ("pre", "numbers", "word"),
     [
