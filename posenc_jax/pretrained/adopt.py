@@ -266,14 +266,16 @@ class _Filling:
             self.problems.append(f"{name}: {path} is filled by {self.filled[path, layer]} already")
             return
         self.filled[path, layer] = name
-        if self.problems:
+        if self.problems and path not in self.arrays:
             return
         if not stacked:
             self.arrays[path] = np.ascontiguousarray(part)
             return
         held = self.arrays.setdefault(path, np.empty(shape, part.dtype))
         if held.dtype != part.dtype:
-            self.problems.append(f"{name}: its type is {part.dtype}, other layers' {held.dtype}")
+            advice = "; --weights=bfloat16 makes them alike" if part.ndim > 1 else ""
+            types = f"its type is {part.dtype}, other layers' {held.dtype}"
+            self.problems.append(f"{name}: {types}{advice}")
             return
         held[layer] = part
 

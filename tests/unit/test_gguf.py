@@ -236,6 +236,16 @@ def test_an_unknown_architecture_is_refused_before_the_tokens_are_read(tmp_path,
         read(write_gguf(tmp_path / "model.gguf", "gemma2", edit=edit))
 
 
+def test_layers_of_two_types_name_the_option_that_makes_them_alike(tmp_path):
+    name = "model.layers.1.mlp.down_proj.weight"
+    arrays = drawn() | {name: drawn()[name].astype(np.float16)}
+    path = write_gguf(tmp_path / "model.gguf", arrays=arrays)
+    with pytest.raises(DataError, match=f"{name}: its type is float16, .*; --weights=bfloat16"):
+        read(path)
+    down = read(path, weights="bfloat16").params["model"]["blocks.mlp.down.kernel"]
+    np.testing.assert_array_equal(down[1].T, arrays[name].astype(ml_dtypes.bfloat16))
+
+
 @pytest.mark.parametrize(
     ("pre", "numbers", "word"),
     [
