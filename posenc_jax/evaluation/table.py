@@ -96,7 +96,10 @@ def _losses(title: str, rows: Sequence[dict], lengths: Sequence[int]) -> str:
             return NONE
         return row["flag"] if row["ppl"] is None else decimal(row["ppl"])
 
-    caption = f"{title}\nperplexity, and gain over null in bits per byte | nats per token"
+    caption = f"{title}\nperplexity"
+    if gains := "".join(map(_gain, rows)):
+        bits = "bits per byte | " if "|" in gains else ""
+        caption += f", and gain over null in {bits}nats per token"
     return text(_by_method(caption, rows, "length", lengths, (perplexity, _gain)))
 
 

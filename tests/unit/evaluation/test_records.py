@@ -97,6 +97,18 @@ def test_gains_over_the_baselines_are_paired_differences_beyond_the_trained_leng
     assert f"same_token, {4 * L} tokens: gain over each baseline" in said
 
 
+def test_a_table_announces_the_gains_that_it_prints(chosen):
+    within, beyond = (chosen["same_token", "none", length] for length in (L, 2 * L))
+    lossy = [cell._replace(bytes=0 * cell.bytes) for cell in (within, beyond)]
+    for cells, gains in (
+        ([within], ""),
+        ([beyond], ""),  # without a null
+        ([within, beyond], ", and gain over null in bits per byte | nats per token"),
+        (lossy, ", and gain over null in nats per token"),
+    ):
+        assert f"\nperplexity{gains}\n" in table.table(records.rows(cells))
+
+
 def test_documents_without_targets_are_not_counted(chosen):
     """Protocols that score answers have targets in some documents only."""
     cell = chosen["same_token", "window", 4 * L]
