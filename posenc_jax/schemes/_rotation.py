@@ -29,8 +29,9 @@ def cos_sin(
     check_far("positions", positions)
     positions = jnp.asarray(positions, jnp.float32)
     freq = jnp.asarray(freq, jnp.float32)
-    coarse = 4096.0 * jnp.floor(positions / 4096.0)  # 12 bits
-    middle = 64.0 * jnp.floor((positions - coarse) / 64.0)  # 6 bits
+    # Towards 0: sums of steps are fractions of either sign, which an offset would round.
+    coarse = 4096.0 * jnp.trunc(positions / 4096.0)  # 12 bits
+    middle = 64.0 * jnp.trunc((positions - coarse) / 64.0)  # 6 bits
     fine = (positions - coarse - middle) + position_rest  # 6 bits of whole positions
     bits = jax.lax.bitcast_convert_type(freq, jnp.uint32) & jnp.uint32(0xFFFFF000)
     head = jax.lax.bitcast_convert_type(bits, jnp.float32)  # 12 bits
