@@ -1,5 +1,5 @@
 """python scripts/export.py RUN --out=FILE.safetensors [--step=N] [--overwrite]
-python scripts/export.py RUN --out=FOLDER --layout=llama [--step=N]
+python scripts/export.py RUN --out=FOLDER --layout=auto [--step=N]
 python scripts/export.py RUN [RUN ...] --out=FILE.tar.xz [--overwrite]
 
 Writes the weights of a run as safetensors: every trained array of model and encoding, named as in
@@ -7,14 +7,14 @@ its Orbax checkpoint, such as params.model.blocks.attention.q.kernel, without th
 The file's metadata has the configuration as JSON, the step, and the digests of run and weights.
 
 With --layout it writes a new folder that transformers reads: config.json, model.safetensors and
-tokenizer.json. llama needs rope and model.activation=swiglu. Options that the layout lacks are
-refused with the reason.
+tokenizer.json. A layout is a model_type, such as llama or qwen3, and auto the first that states the
+model. What the layout lacks is refused with the reason.
 
 FILE.tar.xz holds runs to take away, to load, evaluate and generate from: the weights of their last
 checkpoints. Its sha256 is written to FILE.tar.xz.sha256.
 
   python scripts/export.py runs/rope --out=rope.safetensors
-  python scripts/export.py runs/llama_small --out=exported --layout=llama
+  python scripts/export.py runs/llama_small --out=exported --layout=auto
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     parser = terminal.parser(__doc__)
     parser.add_argument("runs", type=Path, metavar="RUN", nargs="+")
     parser.add_argument("--out", type=Path, required=True, help="the file or folder to write")
-    parser.add_argument("--layout", choices=("llama",), help="default: one file with our names")
+    parser.add_argument("--layout", help="a model_type or auto; default: one file with our names")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an existing file (not a folder)"
@@ -53,13 +53,11 @@ def export(options: argparse.Namespace) -> None:
         terminal.say("\n".join(f'posenc_jax.load_run("runs/{name}")' for name in names))
         return
     if options.layout is not None:
-        from posenc_jax.pretrained import save
-        from posenc_jax.runs.subject import load_run
+        from posenc_jax.pretrained.saving import save_run
 
-        model, encoding, config, encoder = load_run(run, options.step)
-        facts = {"prefix": config.data.prefix, "train_length": config.train_length}
-        save(model, encoding, encoder, options.out, **facts)
-        terminal.say(f"{options.out}: in the layout of {options.layout}")
+        layout = None if options.layout == "auto" else options.layout
+        layout = save_run(run, options.out, options.step, layout)
+        terminal.say(f"{options.out}: in the layout of {layout}")
         return
     from posenc_jax.runs import export
 

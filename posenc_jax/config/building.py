@@ -4,7 +4,7 @@ import jax
 
 from posenc_jax import extensions, schemes
 from posenc_jax.attention import ring
-from posenc_jax.config.resolve import original_length
+from posenc_jax.config.resolve import original_length, reached
 from posenc_jax.config.schema import Training
 from posenc_jax.encoding import Dims, Encoding, trained_mask
 
@@ -31,6 +31,12 @@ def dims(config: Training) -> Dims:
 def extended(config: Training, encoding: Encoding) -> Encoding:
     extension = config.extension
     return extensions.extend(extension.name, encoding, float(extension.scale), **extension.options)
+
+
+def resamples(config: Training) -> bool:
+    """True if the run's own extension made another table, which no other can start from."""
+    named = extensions.named(config.extension.name)
+    return any(record.kind.name == "table" for record, _ in named)
 
 
 def mistakes(config: Training) -> list[str]:
@@ -94,7 +100,7 @@ def _of_length(config: Training, encoding: Encoding, takes_scale: bool) -> list[
     length, original = config.train_length, original_length(config)
     name, scale = config.extension.name, config.extension.scale
     # Llama 3.1 was trained at twice that: its scale is not the ratio of two lengths.
-    if takes_scale and name != "llama3" and length > scale * original:
+    if takes_scale and name != "llama3" and length > reached(scale, original):
         return [
             f"train_length = {length} is beyond scale x L = {scale:g} x {original} = "
             f"{scale * original:g}, which extension {name!r} reaches; raise extension.scale or "

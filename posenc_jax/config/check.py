@@ -138,13 +138,15 @@ def _data(values: Fields) -> tuple[sources.Origin | None, list[str]]:
 
 def _unlike(run: Training) -> list[str]:
     """Mistakes in starting from the run that `init_from` names."""
+    from posenc_jax.config import building
+
     source = saved_config(Path(run.init_from))
     lines = compare.unlike(source, run, run.init_from)
     wrong = [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
-    if source.extension.name != "none":
+    if building.resamples(source) and run.extension != source.extension:
         wrong.append(
-            f"init_from: {run.init_from} is already extended by {source.extension.name!r}; start "
-            "from the run before its extension"
+            f"init_from: the table of {run.init_from} is that of {source.extension.name!r}; keep "
+            "it, extension.name=none, or start from the run before its extension"
         )
     return wrong
 

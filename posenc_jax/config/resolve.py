@@ -161,6 +161,8 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
         if "data" not in groups and "tokenizer" not in fields["data"]:  # another text, named alone
             groups.append("data")
         source = saved or _source(fields["init_from"])
+        if fields["extension"]["name"] == "none":  # that of the run stays
+            fields["extension"] = schema.as_fields(source)["extension"]
         fields["original_length"] = fields.get("original_length") or original_length(source)
     elif groups or single:
         source = saved
@@ -199,16 +201,17 @@ def _beside(given: Fields, taken: Fields) -> Fields:
 
 
 def reached(scale: float, original: int) -> int:
-    """The longest length within a scale times L."""
-    return math.floor(scale * original + 1e-6)
+    """The longest length within a scale, which may be rounded to float32, times L."""
+    return math.floor(scale * original * (1 + 2**-23))
 
 
 def _lengthened(fields: Fields, source: Training) -> Fields:
     """Length, batch and rate for training at the length the extension reaches, at as many tokens a
     step and a fifth of the rate."""
-    length = fields["train_length"] or reached(
-        fields["extension"]["scale"], original_length(source)
-    )
+    reach = reached(fields["extension"]["scale"], original_length(source))
+    if fields["extension"] == schema.as_fields(source)["extension"]:
+        reach = source.train_length
+    length = fields["train_length"] or reach
     return {
         "train_length": length,
         "batch_size": max(1, source.batch_size * source.train_length // length),

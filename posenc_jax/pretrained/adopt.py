@@ -12,7 +12,13 @@ import numpy as np
 
 from posenc_jax import fields as described
 from posenc_jax.config import Training, building, schema
-from posenc_jax.config.resolve import FORMAT, TOKENIZER, encoding_defaults, original_length
+from posenc_jax.config.resolve import (
+    FORMAT,
+    TOKENIZER,
+    encoding_defaults,
+    original_length,
+    reached,
+)
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
 from posenc_jax.pretrained import families, sources
@@ -143,25 +149,34 @@ def _config(
     train_length: int | None,
 ) -> Training:
     """The configuration of the run."""
-    model = {ours: settings[theirs] for ours, theirs in family.sizes.items()}
-    if found.tokenizer.vocab > model["vocab"]:
+    config, encoder = configured(family, settings, position, train_length), found.tokenizer
+    vocab, width = config.model.vocab_size, config.model.width
+    if encoder.vocab > vocab:
         raise ValueError(
-            f"its tokenizer has {found.tokenizer.vocab} tokens, more than the {model['vocab']} of "
-            "the model"
+            f"its tokenizer has {encoder.vocab} tokens, more than the {vocab} of the model"
         )
-    length, original = _lengths(position, train_length)
     tables = [read().shape for name, read in found.arrays.items() if name.endswith("wpe.weight")]
-    wanted = [(original, model["width"])] if position.encoding["name"] == "learned" else []
+    wanted = [(original_length(config), width)] if config.encoding.name == "learned" else []
     if tables != wanted:  # before one of that size is made
         raise ValueError(f"its tables of positions have shapes {tables}, not {wanted}")
+    described = schema.as_fields(config)
+    described["data"] |= {"tokenizer": encoder.file, "prefix": found.prefix}
+    return schema.from_fields(described)
+
+
+def configured(
+    family: Family, settings: Mapping[str, Any], position: Position, train_length: int | None
+) -> Training:
+    """Model, encoding and extension of a config.json; a ValueError lists what is wrong."""
+    length, original = _lengths(position, train_length)
     fields = schema.training().to_dict()
-    fields["model"] |= model | dict(family.options)
+    fields["model"] |= {ours: settings[theirs] for ours, theirs in family.sizes.items()}
+    fields["model"] |= family.options
     fields["encoding"] |= encoding_defaults(position.encoding) | position.encoding
     fields["extension"] |= position.rope.extension if position.rope else {}
     fields |= {"train_length": length, "steps": STEP, "batch_size": 1}
     fields["original_length"] = None if original == length else original
-    file = found.tokenizer.file
-    fields["data"] = {"source": "unknown", "tokenizer": file, "prefix": found.prefix}
+    fields["data"] = {"source": "unknown"}
     if wrong := described.mistakes(Training, fields):
         raise ValueError("; ".join(wrong.values()))
     return schema.from_fields(fields)
@@ -178,7 +193,7 @@ def _lengths(position: Position, train_length: int | None) -> tuple[int, int]:
     if rope is not None and rope.extension:
         original = rope.original or longest
         if rope.kind != "llama3":  # 8 for 8,192 to 131,072 tokens
-            trained = min(longest, round(rope.factor * original))
+            trained = min(longest, reached(rope.factor, original))
     if train_length is not None and train_length < original:
         raise ValueError(f"--train_length={train_length} is below {original}, L of its encoding")
     return train_length or trained, original

@@ -23,6 +23,7 @@ from posenc_jax.pretrained.rope import (
     BASE,
     FULL,
     LOCAL_BASE,
+    ORIGINAL,
     WINDOWED,
     Rope,
     local_base_of,
@@ -38,15 +39,21 @@ class Row(NamedTuple):
     ours: tuple[str, ...]  # our modules
     parameters: Mapping[str, str]  # their names of parameters: ours
     split: Split
-    transposed: bool = False  # of a weight: [out, in] there, [in, out] here
+    transposed: bool = False  # of a weight: [out, in] for `split`, [in, out] here
+    columns: bool = False  # of a weight: [in, out] there, as GPT-2's
+
+    def paths(self, parameter: str) -> list[str]:
+        return [f"{module}.{self.parameters[parameter]}" for module in self.ours]
 
     def arrays(self, parameter: str, array: np.ndarray, heads: int) -> dict[str, np.ndarray]:
-        turned = self.transposed and array.ndim == 2
-        name = self.parameters[parameter]
-        return {
-            f"{module}.{name}": part.T if turned else part
-            for module, part in zip(self.ours, self.split(array, heads), strict=True)
-        }
+        parts = self.split(array.T if self.columns else array, heads)
+        parts = [part.T if self.transposed else part for part in parts]
+        return dict(zip(self.paths(parameter), parts, strict=True))
+
+    def array(self, parts: Sequence[np.ndarray], heads: int) -> np.ndarray:
+        """The inverse: their array from ours."""
+        joined = JOINS[self.split]([part.T if self.transposed else part for part in parts], heads)
+        return joined.T if self.columns else joined
 
 
 class Place(NamedTuple):
@@ -65,11 +72,6 @@ def places(names: Mapping[str, Row], layers: int) -> dict[str, Place]:
         for layer in range(layers if ".N." in module else 1)
         for parameter in row.parameters
     }
-
-
-def name_in_llama(name: str) -> str:
-    """The name of an array in files of Llama's layout, where all but the output have a prefix."""
-    return name if name.startswith("lm_head.") else f"model.{name}"
 
 
 def whole(array: np.ndarray, heads: int) -> list[np.ndarray]:
@@ -92,6 +94,16 @@ def one_more(array: np.ndarray, heads: int) -> list[np.ndarray]:
     return [array.astype(np.float32) + 1]
 
 
+JOINS: Mapping[Split, Callable[[list[np.ndarray], int], np.ndarray]] = {  # inverses
+    whole: lambda parts, heads: parts[0],
+    thirds: lambda parts, heads: np.concatenate(parts),
+    by_head: lambda parts, heads: np.concatenate(
+        [part.reshape(heads, 1, -1, *part.shape[1:]) for part in parts], axis=1
+    ).reshape(-1, *parts[0].shape[1:]),
+    one_more: lambda parts, heads: parts[0] - 1,
+}
+
+
 def linear(ours: str, split: Split = whole) -> Row:
     names = {"weight": "kernel", "bias": "bias"}
     return Row(_modules(ours, split), names, split, transposed=True)
@@ -99,11 +111,7 @@ def linear(ours: str, split: Split = whole) -> Row:
 
 def conv(ours: str, split: Split = whole) -> Row:
     """GPT-2's linear map, whose weight is [in, out] as ours is."""
-
-    def columns(array: np.ndarray, heads: int) -> list[np.ndarray]:
-        return [part.T for part in split(array.T, heads)]
-
-    return Row(_modules(ours, split), {"weight": "kernel", "bias": "bias"}, columns)
+    return linear(ours, split)._replace(columns=True)
 
 
 def norm(ours: str) -> Row:
@@ -200,6 +208,7 @@ MPT = {
     "lm_head": linear("model.unembed"),
 }
 
+OUTPUTS = ("lm_head.", "embed_out.")
 # Buffers of old files: masks and frequencies. `attention.bias` of NeoX is one, and
 # `attention.query_key_value.bias` is not.
 IGNORED = (
@@ -229,14 +238,26 @@ class Family(NamedTuple):
     options: Mapping[str, Any]  # further fields of our model
     position: Callable[[Settings], Position]
     usual: Mapping[str, Any]  # values of keys that config.json may leave out
-    only: Mapping[str, Sequence[Any]] = {}  # the values of keys that have a form here
+    only: Mapping[str, Sequence[Any]] = {}  # `needed` of this family
     also: Mapping[str, str] = {}  # second names of keys
+    architecture: str = "LlamaForCausalLM"  # the class of transformers
+    prefix: str = "model."  # of the names of arrays in files
+
+    @property
+    def needed(self) -> Mapping[str, Sequence[Any]]:
+        """The values of keys that have a form here."""
+        return {"is_causal": [True, None], **self.only}
+
+    def name(self, array: str) -> str:
+        """The name in files, where all arrays but the output have the prefix."""
+        return array if array.startswith(OUTPUTS) else self.prefix + array
 
 
 LENGTH = fields.whole(1, FARTHEST)
 # Rules of the keys that are no size of our model.
 RULES = {
     "max_position_embeddings": LENGTH,
+    ORIGINAL: optional(LENGTH),
     "n_positions": LENGTH,
     "seq_length": LENGTH,
     "max_seq_len": LENGTH,
@@ -309,6 +330,9 @@ def rotary_of_olmo(settings: Settings) -> Position:
     return rotary({**settings, "sliding_window_pattern": 4, LOCAL_BASE: 5e5})
 
 
+BY_KIND = (rotary_of_gemma, rotary_of_olmo)  # whose rope_parameters are of kinds of layers
+
+
 def _of_layers(settings: Settings, key: str) -> list[Any]:
     """What a list states of each layer; empty: nothing."""
     stated, layers = settings.get(key), settings["num_hidden_layers"]
@@ -356,7 +380,12 @@ LLAMA_SIZES = USUAL_SIZES | {
     "norm_eps": "rms_norm_eps",
 }
 LLAMA_OPTIONS = {"norm": "rms", "activation": "swiglu"}
-LENGTH_USUAL = {"max_position_embeddings": None, "rope_parameters": None, "rope_scaling": None}
+LENGTH_USUAL = {
+    "max_position_embeddings": None,
+    ORIGINAL: None,
+    "rope_parameters": None,
+    "rope_scaling": None,
+}
 LLAMA_USUAL = LENGTH_USUAL | {
     "num_key_value_heads": None,
     "head_dim": None,
@@ -382,6 +411,7 @@ QWEN2_FAMILY = LLAMA_FAMILY._replace(
     options=LLAMA_OPTIONS | {"biases": "qkv"},
     usual=QWEN_USUAL,
     only=SILU,
+    architecture="Qwen2ForCausalLM",
 )
 OLMO2_USUAL = LLAMA_USUAL | {"rms_norm_eps": 1e-5}
 OLMO2_FAMILY = LLAMA_FAMILY._replace(
@@ -389,6 +419,7 @@ OLMO2_FAMILY = LLAMA_FAMILY._replace(
     options=LLAMA_OPTIONS | {"norm_place": "output", "qk_norm": True, "qk_norm_of": "all"},
     usual=OLMO2_USUAL,
     only=UNBIASED,
+    architecture="Olmo2ForCausalLM",
 )
 PATTERN_USUAL = {"sliding_window": 4096, "layer_types": None}
 GEMMA3_FAMILY = LLAMA_FAMILY._replace(
@@ -417,13 +448,20 @@ GEMMA3_FAMILY = LLAMA_FAMILY._replace(
         "attention_bias": [False],
         "use_bidirectional_attention": [False, None],
     },
+    architecture="Gemma3ForCausalLM",
+)
+MISTRAL_USUAL = LLAMA_USUAL | {"sliding_window": 4096, "num_key_value_heads": 8}
+MISTRAL_FAMILY = LLAMA_FAMILY._replace(
+    usual=MISTRAL_USUAL,
+    only=SILU,
+    architecture="MistralForCausalLM",
 )
 MPT_MLP = "expansion_ratio * d_model"
 FAMILIES = {
     "llama": LLAMA_FAMILY,
-    "mistral": LLAMA_FAMILY._replace(
-        usual=LLAMA_USUAL | PATTERN_USUAL | {"num_key_value_heads": 8},
-        only=SILU,
+    "mistral": MISTRAL_FAMILY,
+    "ministral": MISTRAL_FAMILY._replace(
+        usual=MISTRAL_USUAL | {"layer_types": None}, architecture="MinistralForCausalLM"
     ),
     "qwen2": QWEN2_FAMILY,
     "qwen3": QWEN2_FAMILY._replace(
@@ -431,6 +469,7 @@ FAMILIES = {
         usual=QWEN_USUAL | {"head_dim": 128},
         options=LLAMA_OPTIONS | {"qk_norm": True},
         only=UNBIASED,
+        architecture="Qwen3ForCausalLM",
     ),
     "smollm3": LLAMA_FAMILY._replace(
         usual=WINDOWS_USUAL
@@ -441,10 +480,13 @@ FAMILIES = {
             "no_rope_layers": None,
             "no_rope_layer_interval": 4,
         },
+        architecture="SmolLM3ForCausalLM",
     ),
     "olmo2": OLMO2_FAMILY,
     "olmo3": OLMO2_FAMILY._replace(
-        position=rotary_of_olmo, usual=OLMO2_USUAL | PATTERN_USUAL | {"rope_theta": 5e5}
+        position=rotary_of_olmo,
+        usual=OLMO2_USUAL | PATTERN_USUAL | {"rope_theta": 5e5},
+        architecture="Olmo3ForCausalLM",
     ),
     "gemma3_text": GEMMA3_FAMILY,
     "gemma3_gguf": GEMMA3_FAMILY._replace(names=GEMMA3_GGUF),  # whose scales are 1 + w
@@ -467,6 +509,8 @@ FAMILIES = {
             "rotary_emb_base": 1e4,
         },
         {"hidden_act": ["gelu"], "attention_bias": [True]},
+        architecture="GPTNeoXForCausalLM",
+        prefix="gpt_neox.",
     ),
     "gpt2": Family(
         GPT2,
@@ -493,6 +537,8 @@ FAMILIES = {
             "num_attention_heads": "n_head",
             "num_hidden_layers": "n_layer",
         },
+        architecture="GPT2LMHeadModel",
+        prefix="transformer.",
     ),
     "bloom": Family(
         BLOOM,
@@ -506,6 +552,8 @@ FAMILIES = {
             "num_attention_heads": "n_head",
             "num_hidden_layers": "n_layer",
         },
+        architecture="BloomForCausalLM",
+        prefix="transformer.",
     ),
     "mpt": Family(
         MPT,
@@ -542,6 +590,8 @@ FAMILIES = {
             "num_attention_heads": "n_heads",
             "num_hidden_layers": "n_layers",
         },
+        architecture="MptForCausalLM",
+        prefix="transformer.",
     ),
 }
 PREFIXES = ("model.", "transformer.", "gpt_neox.")  # of names, which some files leave out
@@ -564,6 +614,8 @@ def family_of(config: Any) -> Family:
     lacking = [f"{what} ({key})" for key, what in LACKING.items() if config.get(key)]
     if lacking:
         raise ValueError(f"model_type {kind!r} is not supported: {'; '.join(lacking)}")
+    if kind == "mistral" and config.get("layer_types") is not None:  # as transformers does
+        kind = "ministral"
     if kind not in FAMILIES:
         raise ValueError(f"model_type {kind!r} is not supported; have: {', '.join(FAMILIES)}")
     return FAMILIES[kind]
@@ -572,7 +624,7 @@ def family_of(config: Any) -> Family:
 def rules_of(family: Family) -> dict[str, Rule]:
     """Rules of the keys of a config.json."""
     ours = {field.name: field.rule for field in fields.fields(Config) if field.rule}
-    values = {name: only(*allowed) for name, allowed in family.only.items()}
+    values = {name: only(*allowed) for name, allowed in family.needed.items()}
     return RULES | values | {theirs: ours[name] for name, theirs in family.sizes.items()}
 
 
@@ -588,7 +640,7 @@ def settings_of(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
         if isinstance(inner, Mapping):
             stated |= {f"{name}.{key}": value for key, value in inner.items()}
     usual = dict.fromkeys(family.sizes.values(), REQUIRED) | dict(family.usual)
-    usual |= {name: allowed[0] for name, allowed in family.only.items()}
+    usual |= {name: allowed[0] for name, allowed in family.needed.items()}
     rules = rules_of(family)
     settings = read("config.json", stated, {n: Key(rules[n], one) for n, one in usual.items()})
     if "expansion_ratio" in settings:

@@ -55,7 +55,8 @@ def rope_of(settings: Mapping[str, Any]) -> Rope:
     keys |= {name: Key(_RULES[name]) for name in needed}
     keys |= {name: Key(_RULES[name], None) for name in optional}
     found = read(f"rope type {kind!r}", given, keys)
-    longest, original = settings["max_position_embeddings"], found.get(ORIGINAL)
+    longest, original = settings["max_position_embeddings"], settings[ORIGINAL]
+    original = original or found.get(ORIGINAL)  # beside the others, as Phi 3 states it, it decides
     factor = found.get("factor", 1)
     if factor is None:  # of LongRoPE
         factor = longest / original if longest and original else 1

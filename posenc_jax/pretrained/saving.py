@@ -1,42 +1,76 @@
-"""Write a model in the layout of Llama, as transformers and others read it."""
+"""Write a model in the layout of a published family, as transformers and others read it."""
 
+import dataclasses
 import json
 import math
-import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+from models import Config
+from posenc_jax import composition, extensions
+from posenc_jax.checks import known
+from posenc_jax.composition import Part
+from posenc_jax.config import building
+from posenc_jax.config.resolve import reached
 from posenc_jax.data import tokenizer
-from posenc_jax.encoding import Encoding
-from posenc_jax.pretrained.families import LLAMA_FAMILY, name_in_llama, places
+from posenc_jax.encoding import Encoding, partition
+from posenc_jax.pretrained import families
+from posenc_jax.pretrained.adopt import configured
+from posenc_jax.pretrained.families import (
+    BY_KIND,
+    FAMILIES,
+    FULL,
+    LOCAL_BASE,
+    MPT_MLP,
+    WINDOWED,
+    Family,
+)
+from posenc_jax.pretrained.rope import ORIGINAL
 from posenc_jax.pretrained.sources import SINGLE
-from posenc_jax.runs.parameters import by_path
+from posenc_jax.runs.parameters import by_path, trained_arrays
+from posenc_jax.runs.subject import load_run
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import write_atomically
 from posenc_jax.schemes._rotation import frequencies
 from posenc_jax.schemes.rope import RoPE
 
-FIXED = {  # values of keys without a field of ours
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_act": "silu",
-    "attention_bias": False,
-    "mlp_bias": False,
-}
-# Options of the decoder that the layout lacks.
-NEUTRAL: dict[str, Any] = {
-    "bos": False,
-    "norm_place": "pre",
-    "qk_norm": False,
-    "embed_scale": False,
-    "embed_norm": False,
-    "parallel": False,
-    "biases": "none",
-    "latent_dim": None,
-    "value_dim": None,
-}
+LAYOUTS = tuple(name for name in FAMILIES if not name.endswith("_gguf"))
+FORMATS = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}  # of safetensors
+COMPUTED = ("scan", "remat", "dtype", "attention")  # fields that no file states
+UNSTATED = ", which no rope type states"
+NARROWED = ("window", "chunk", "temperature", "topk", "logn")
+
+LENGTHS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len")  # of families
+
+Tensors = Mapping[str, Callable[[], np.ndarray]]
+
+
+def layouts(layout: str | None) -> Sequence[str]:
+    """The layouts that are tried."""
+    try:
+        return LAYOUTS if layout is None else [known("layout", layout, LAYOUTS)]
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def save_run(
+    workdir: Path, folder: Path, step: int | None = None, layout: str | None = None
+) -> str:
+    """Write a run, with its own extension; return the layout."""
+    layouts(layout)  # before weights are read
+    model, encoding, config, encoder = load_run(workdir, step)
+    if isinstance(encoder, tokenizer.Unavailable):
+        raise ConfigError(f"{workdir} has no tokenizer to write: {encoder.why}")
+    name, own = "none", config.extension
+    if own.name in TYPES:
+        options = {name: value for name, value in own.options.items() if name in STATED}
+        name = composition.text([Part(own.name, own.scale, options)])
+    facts: dict[str, Any] = {"prefix": config.data.prefix, "train_length": config.train_length}
+    return save(model, encoding, encoder, folder, layout=layout, extension=name, **facts)
 
 
 def save(
@@ -47,104 +81,234 @@ def save(
     *,
     prefix: int | None = None,
     train_length: int | None = None,
-) -> None:
-    """Write config.json, model.safetensors and tokenizer.json.
+    layout: str | None = None,
+    extension: str = "none",
+) -> str:
+    """Write config.json, model.safetensors and tokenizer.json; return the layout.
 
-    The tokenizer puts `prefix` before every text. The longest length stated is L times the scale of
-    the extension, or `train_length` if that is longer. A ConfigError lists what has no form in the
-    layout.
+    `layout` is a model_type, by default the first that states the model. The tokenizer puts
+    `prefix` before every text. The longest length stated is L times the scale of the extension, or
+    `train_length` if that is longer. `extension`, such as yarn:4:beta_fast=16, is the name by which
+    the file states frequencies; without it those of published defaults are recognised, and others
+    are stated pair by pair. A ConfigError lists what has no form in the layout.
     """
-    from safetensors.numpy import save_file
-
     folder = Path(folder)
-    problems = _without_form(model.config, encoding)
+    config, problems = {}, None
+    for name in layouts(layout):
+        stated, lacking = _stated(name, model.config, encoding, train_length or 0, extension)
+        if problems is None or len(lacking) < len(problems):
+            config, problems = stated, lacking
+        if not lacking:
+            break
     if problems:
-        raise ConfigError("layout llama has no form for:\n  " + "\n  ".join(problems))
-    assert isinstance(encoding, RoPE)
+        kind = config["model_type"]
+        raise ConfigError(f"layout {kind} has no form for:\n  " + "\n  ".join(problems))
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; give a new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = _arrays(model)
-    save_file(arrays, folder / SINGLE, {"format": "pt"})
+    kind = str(model.embed.embedding.dtype)
+    tensors = _tensors(model, encoding, FAMILIES[config["model_type"]])
+    _write(folder / SINGLE, tensors)
     written, settings = _tokenizer(encoder, prefix)
     write_atomically(folder / "tokenizer.json", written)
-    shutil.copymode(folder / "tokenizer.json", folder / SINGLE)  # safetensors makes it private
     write_atomically(folder / "tokenizer_config.json", json.dumps(settings, indent=2))
-    config = {ours: getattr(model.config, ours) for ours in LLAMA_FAMILY.sizes}
-    config |= {
-        "kv_heads": model.config.groups,
-        "head_dim": model.config.head_size,
-        "mlp_width": model.config.hidden_size,
-        "vocab": model.config.vocab_size,
+    config |= {"torch_dtype": kind, "dtype": kind}
+    # The defaults of transformers are tokens of other vocabularies.
+    config |= {"bos_token_id": prefix, "eos_token_id": None, "pad_token_id": None}
+    write_atomically(folder / "config.json", json.dumps(config, indent=2))
+    return config["model_type"]
+
+
+def _stated(
+    layout: str, model: Config, encoding: Encoding, longest: int, extension: str
+) -> tuple[dict[str, Any], list[str]]:
+    """config.json in a layout, and what is lost: what it says, read again, is compared."""
+    family, ours = FAMILIES[layout], _explicit(model)
+    sizes = {theirs: ours[name] for name, theirs in family.sizes.items()}
+    if MPT_MLP in sizes:
+        sizes["expansion_ratio"] = sizes.pop(MPT_MLP) // model.width
+    sizes |= {name: allowed[0] for name, allowed in family.only.items()}
+    config: dict[str, Any] = {"model_type": layout, "architectures": [family.architecture]}
+    problems, stated = [], sizes
+    for form in _positions(encoding, model, longest, extension, family.position in BY_KIND):
+        stated = sizes | {name: value for name, value in form.items() if name in family.usual}
+        problems = _lost(config | _nested(stated), model, encoding)
+        if not all(problem.endswith(UNSTATED) for problem in problems) or not problems:
+            break  # no other form helps
+    return config | _nested(stated), problems
+
+
+def _nested(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """`attn_config.alibi` is a key of an inner object."""
+    nested: dict[str, Any] = {}
+    for name, value in stated.items():
+        group, _, key = name.rpartition(".")
+        (nested.setdefault(group, {}) if group else nested)[key] = value
+    return nested
+
+
+def _explicit(model: Config) -> dict[str, Any]:
+    """Fields of a model, with the sizes that it leaves open."""
+    return dataclasses.asdict(model) | {
+        "kv_heads": model.groups,
+        "head_dim": model.head_size,
+        "mlp_width": model.hidden_size,
+        "vocab": model.vocab_size,
     }
-    theirs = {key: config[ours] for ours, key in LLAMA_FAMILY.sizes.items()}
-    kind = str(arrays[next(iter(arrays))].dtype)
-    theirs |= FIXED | {"torch_dtype": kind, "dtype": kind} | _rotary(encoding, train_length or 0)
-    write_atomically(folder / "config.json", json.dumps(theirs, indent=2))
 
 
-PASSING = ("window", "chunk", "temperature", "stretch", "topk")
-
-
-def _without_form(config: Any, encoding: Encoding) -> list[str]:
-    wanted = NEUTRAL | dict(LLAMA_FAMILY.options)
+def _lost(config: dict[str, Any], model: Config, encoding: Encoding) -> list[str]:
+    """What differs in the model that is read from a config.json."""
+    family = families.family_of(config)
+    try:
+        settings = families.settings_of(config, family)
+        position = family.position(settings)
+        read = configured(family, settings, position, None)
+        there = building.extended(read, building.plain(read, jax.random.key(0)))
+    except ValueError as error:
+        return [str(error)]
+    ours, theirs = _explicit(model), _explicit(read.model)
     problems = [
-        f"model.{name} = {getattr(config, name)!r}, only {value!r}"
-        for name, value in wanted.items()
-        if getattr(config, name) != value
+        f"model.{name} = {value!r}, only {theirs[name]!r}"
+        for name, value in ours.items()
+        if value != theirs[name] and name not in COMPUTED
     ]
-    if type(encoding) is not RoPE:
-        return [*problems, f"encoding {encoding.name!r}, only 'rope' with fixed numbers"]
-    unlike = [getattr(encoding, name) for name in PASSING]
-    if encoding.logn or encoding.layers or any(one is not None for one in unlike):
-        problems.append("windows, temperatures, logn, top-k and numbers per layer")
-    shape = encoding.inv_freq.shape
-    whole = shape == (config.head_size // 2,) and encoding.gain.ndim == 0
-    if not whole or encoding.layout != "half" or encoding.alpha is not None:
-        problems.append("RoPE of part of a head, per head, interleaved or trained")
-    elif encoding.imaginary:
-        problems.append("RoPE with imaginary heads")
-    elif not np.all(np.asarray(encoding.inv_freq) > 0):
-        problems.append("RoPE with pairs that do not turn")
-    return problems
+    for index in range(model.layers):
+        problems += _unlike(encoding.layer(index), there.layer(index))
+    return list(dict.fromkeys(problems))
 
 
-def _rotary(rope: RoPE, trained: int) -> dict[str, Any]:
-    """Rotary settings in both spellings: the base alone, or a factor per pair (LongRoPE's form).
+def _unlike(ours: Encoding, theirs: Encoding) -> list[str]:
+    """What differs in the encodings of a layer."""
+    if type(ours) is not type(theirs):
+        return [f"encoding {ours.name!r}, only {theirs.name!r} with fixed numbers"]
+    if any(getattr(ours, name) != getattr(theirs, name) for name in NARROWED):
+        return ["windows, temperatures, logn and top-k"]
+    if isinstance(ours, RoPE) and isinstance(theirs, RoPE):
+        same = ours.inv_freq.shape == theirs.inv_freq.shape and ours.gain.shape == theirs.gain.shape
+        if not same or ours.layout != theirs.layout or ours.alpha is not None:
+            return ["RoPE of part of a head, per head, interleaved or trained"]
+        if ours.imaginary or ours.stretch is not None:
+            return ["RoPE with imaginary heads or temperatures by query"]
+    here, there = (by_path(partition(one)[1]) for one in (ours, theirs))
+    return [
+        f"{name} of encoding {ours.name!r}{UNSTATED}"
+        for name, leaf in here.items()
+        if name != "base"
+        and not (leaf.shape == there[name].shape and np.allclose(leaf, there[name], 2e-7, 0))
+    ]
 
-    Every extension with fixed numbers is a factor per pair of the frequencies as built.
-    """
-    freq, base = np.asarray(rope.inv_freq, np.float64), float(str(rope.base))
-    pairs, gain, length = len(freq), float(rope.gain), rope.train_length
+
+def _positions(
+    encoding: Encoding, model: Config, trained: int, extension: str, by_kind: bool
+) -> Iterator[dict[str, Any]]:
+    """The keys of every family that say where tokens stand, in one form after another."""
+    layers = [encoding.layer(index) for index in range(model.layers)]
+    ropes = [layer for layer in layers if isinstance(layer, RoPE)]
+    windows = [layer.window for layer in layers]
+    kinds = [FULL if window is None else WINDOWED for window in windows]
+    keys: dict[str, Any] = {
+        "layer_types": kinds,
+        "sliding_window": next(filter(None, windows), None),
+        "use_sliding_window": WINDOWED in kinds,
+        "no_rope_layers": [int(isinstance(layer, RoPE)) for layer in layers],
+        "query_pre_attn_scalar": model.head_size,
+    }
+    slopes = getattr(layers[0], "slopes", None)
+    if slopes is not None:
+        keys["attn_config.alibi_bias_max"] = round(-math.log2(np.min(slopes)))
+    if not ropes:
+        yield keys | dict.fromkeys(LENGTHS, max(trained, encoding.train_length))
+        return
+    wide = next((rope for rope in ropes if rope.window is None), ropes[0])
+    narrow = next((rope for rope in ropes if rope.window is not None), wide)
+    share = 2 * wide.inv_freq.shape[-1] / model.head_size
+    for longest, settings in _rotary(wide, extension):
+        theta, kind = settings["rope_theta"], settings["rope_type"]
+        local = {"rope_type": "default", "rope_theta": _decimal(narrow.base)}
+        parameters = settings | ({} if share == 1 else {"partial_rotary_factor": share})
+        yield keys | {
+            "max_position_embeddings": max(trained, longest),
+            # Beside a type that has no such key of its own.
+            **({ORIGINAL: encoding.train_length} if kind == "linear" else {}),
+            "rope_theta": theta,
+            "rotary_emb_base": theta,
+            "rotary_pct": share,
+            LOCAL_BASE: local["rope_theta"],
+            "rope_scaling": None if kind == "default" else parameters,
+            "rope_parameters": {FULL: parameters, WINDOWED: local} if by_kind else parameters,
+        }
+
+
+def _decimal(number: Any) -> float:
+    """The shortest decimal number that is equal in float32 but for its rounding."""
+    exact = float(number)
+    rounded = (float(f"{exact:.{digits}g}") for digits in range(1, 17))
+    return next(one for one in rounded if np.isclose(one, exact, 1e-7, 0))
+
+
+def _rotary(rope: RoPE, extension: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The longest length and rotary settings: by the base alone, by the rope type of an extension,
+    and by a factor per pair (LongRoPE's form), which has every extension with fixed numbers."""
+    freq, base = np.asarray(rope.inv_freq, np.float64), _decimal(rope.base)
+    length, gain = rope.train_length, float(rope.gain)
+    if freq.ndim > 1 or rope.gain.ndim or not np.all(freq > 0):
+        yield length, {"rope_type": "default", "rope_theta": base}
+        return
+    pairs = len(freq)
     built = frequencies(base, 2 * pairs)
+    scale = max(1.0, _decimal(built[-1] / freq[-1]))
     grown = freq[-1] ** (-pairs / max(1, pairs - 1))
     rounded = [float(f"{grown:.{digits}g}") for digits in (4, 7)]
     theta = next((t for t in (base, *rounded, grown) if _is_series(freq, t)), None)
     if gain == 1 and theta is not None:
-        settings: dict[str, Any] = {"rope_type": "default"}
-        longest, scale = length, float(f"{built[-1] / freq[-1]:.4g}")
         # NTK's scale is round and the base that it makes is not; abf has no scale.
-        if theta not in (base, rounded[0]) and np.isclose(built[-1], scale * freq[-1], 2e-7, 0):
-            longest *= max(1.0, scale)
-    else:
-        factors = (built / freq).tolist()
-        theta, factor = base, max(1.0, factors[-1])
-        longest = factor * length
-        settings = {
+        is_ntk = theta not in (base, rounded[0]) and scale == float(f"{scale:.4g}")
+        yield reached(scale if is_ntk else 1, length), {"rope_type": "default", "rope_theta": theta}
+    stated = list(_of_extension(extension))
+    for factor, settings in [*stated, *_usual(scale)]:
+        settings = settings | {"factor": factor, "rope_theta": base}
+        if settings["rope_type"] != "linear":
+            settings[ORIGINAL] = length
+        if settings["rope_type"] == "yarn" and not np.isclose(gain, 0.1 * math.log(factor) + 1):
+            settings["attention_factor"] = _decimal(gain)
+        yield reached(factor, length), settings
+    factors = (built / freq).tolist()
+    factor = stated[0][0] if stated else scale
+    yield (
+        reached(factor, length),
+        {
             "rope_type": "longrope",
+            "rope_theta": base,
             "factor": factor,
-            "original_max_position_embeddings": length,
+            ORIGINAL: length,
             "short_factor": factors,
             "long_factor": factors,
             "attention_factor": gain,
-        }
-    scaling = None if settings["rope_type"] == "default" else settings
-    return {
-        "max_position_embeddings": max(trained, math.ceil(longest * (1 - 1e-6))),  # of float32
-        "rope_theta": theta,
-        "rope_scaling": scaling,
-        "rope_parameters": settings | {"rope_theta": theta},
-    }
+        },
+    )
+
+
+KEYS = {"low": "low_freq_factor", "high": "high_freq_factor"}  # options of other names
+TYPES = {"pi": "linear", "yarn": "yarn", "llama3": "llama3", "longrope": "longrope"}
+STATED = ("low", "high", "beta_fast", "beta_slow", "truncate")
+
+
+def _of_extension(text: str) -> Iterator[tuple[float, dict[str, Any]]]:
+    """The factor and the settings of an extension that has a rope type of its own."""
+    for record, part in extensions.named(text):
+        if record.name in TYPES:
+            usual = {name: option.default for name, option in record.options.items()}
+            values = usual | dict(part.options)
+            stated = {KEYS.get(name, name): values[name] for name in STATED if name in values}
+            yield float(part.scale or 1), {"rope_type": TYPES[record.name]} | stated
+
+
+def _usual(scale: float) -> Iterator[tuple[float, dict[str, Any]]]:
+    yield scale, {"rope_type": "linear"}
+    yield scale, {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    yield scale, {"rope_type": "yarn"}
+    yield scale, {"rope_type": "yarn", "truncate": False}
 
 
 def _is_series(freq: np.ndarray, base: float) -> bool:
@@ -152,18 +316,41 @@ def _is_series(freq: np.ndarray, base: float) -> bool:
     return np.allclose(freq, frequencies(base, 2 * len(freq)), rtol=2e-7, atol=0)
 
 
-def _arrays(model: Any) -> dict[str, np.ndarray]:
+def _tensors(model: Any, encoding: Encoding, family: Family) -> Tensors:
+    """The arrays of a file by name, each made when it is called for."""
     ours = {f"model.{name}": leaf for name, leaf in by_path(model).items()}
-    arrays = {}
-    for name, (row, parameter, layer) in places(LLAMA_FAMILY.names, model.config.layers).items():
-        path = f"{row.ours[0]}.{row.parameters[parameter]}"
-        if path not in ours:
+    ours |= {f"encoding.{name}": leaf for name, leaf in trained_arrays(encoding).items()}
+    tensors, heads = {}, model.config.heads
+    taken: set[tuple[str, int]] = set()
+    for name, (row, parameter, layer) in families.places(family.names, model.config.layers).items():
+        paths = row.paths(parameter)
+        if paths[0] not in ours or (paths[0], layer) in taken:  # one of two names of the output
             continue
-        array = np.asarray(ours[path])
-        array = array[layer] if path.startswith("model.blocks.") else array
-        array = array.T if row.transposed and array.ndim == 2 else array
-        arrays[name_in_llama(name)] = np.ascontiguousarray(array)
-    return arrays
+        taken.add((paths[0], layer))
+
+        def made(row=row, paths=paths, layer=layer) -> np.ndarray:
+            leaves = [ours[path] for path in paths]
+            stacked = paths[0].startswith("model.blocks.")
+            return row.array([np.asarray(x[layer] if stacked else x) for x in leaves], heads)
+
+        tensors[family.name(name)] = made
+    return tensors
+
+
+def _write(path: Path, tensors: Tensors) -> None:
+    """Write a file of safetensors with one array in memory at a time: its header, whose length is
+    bounded before, comes last."""
+    room = 8 * sum(len(name) // 8 + 32 for name in ["__metadata__", *tensors])
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    with path.open("wb") as file:
+        file.seek(8 + room)
+        for name, make in tensors.items():
+            array, begin = np.ascontiguousarray(make()), file.tell() - 8 - room
+            array.tofile(file)
+            header[name] = {"dtype": FORMATS[str(array.dtype)], "shape": array.shape}
+            header[name]["data_offsets"] = [begin, begin + array.nbytes]
+        file.seek(0)
+        file.write(room.to_bytes(8, "little") + json.dumps(header).encode().ljust(room))
 
 
 def _tokenizer(

@@ -239,6 +239,7 @@ def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> d
     heads, window = config["num_attention_heads"], config["sliding_window"]
     size = config["head_dim"] or config["hidden_size"] // heads
     read(kind, own, {"rope.dimension_count": Key(only(size), size)})
+    read(kind, own, {"attention.causal": Key(only(True), True)})
     if kind == "gemma3":  # of 62 layers, the largest, scores are divided by another root
         scalar = config["hidden_size"] / heads if config["num_hidden_layers"] == 62 else size
         config["query_pre_attn_scalar"] = scalar
@@ -311,10 +312,10 @@ def _gguf_names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
     """The names in config.json's family by those of the file."""
     chosen = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
     mapped = gguf.get_tensor_name_map(chosen, layers)
-    places = families.places(families.FAMILIES[GGUF_KINDS[kind]].names, layers)
+    family = families.FAMILIES[GGUF_KINDS[kind]]
     return {
         found: theirs
-        for theirs in map(families.name_in_llama, places)
+        for theirs in map(family.name, families.places(family.names, layers))
         if (found := mapped.get_name(theirs, try_suffixes=(".weight", ".bias")))
     }
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax import extensions
-from posenc_jax.config import Training, schema
+from posenc_jax.config import Training, building, schema
 from posenc_jax.config.resolve import FORMAT, TOKENIZER, trained_length
 from posenc_jax.data import corpora, tokenizer
 from posenc_jax.data.corpora import Corpus, Mixture
@@ -88,8 +87,7 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
 
 def subjects_of(config: Training, workdir: Path, steps: Sequence[int | None]) -> Iterator[Subject]:
     """Load checkpoints of a run, the last one for None; what they share is read once."""
-    named = extensions.named(config.extension.name)
-    extensible = not any(record.kind.name == "table" for record, _ in named)
+    extensible = not building.resamples(config)
     shared: dict[str, Any] = {}
     for step in steps:
         loaded = _load(config, workdir, step)
@@ -163,7 +161,9 @@ def starting_parts(config: Training) -> parameters.Parts:
     if not config.init_from:
         return parameters.make(config)
     source = load(Path(config.init_from))
-    saved, fresh = source.parts.params(), parameters.unextended(config).params()
+    kept = config.extension == source.config.extension
+    parts = parameters.blank(config) if kept else parameters.unextended(config)
+    saved, fresh = source.parts.params(), parts.params()
     for group in fresh:
         for name, leaf in fresh[group].items():
             other = saved[group].get(name)
@@ -174,7 +174,7 @@ def starting_parts(config: Training) -> parameters.Parts:
                     f"{config.init_from}; use that run's model and encoding"
                 )
             saved[group][name] = other.astype(leaf.dtype)  # of adopted weights in bfloat16
-    return parameters.make(config, saved)
+    return parts.replace(saved) if kept else parameters.make(config, saved)
 
 
 def keep_beside(

@@ -9,12 +9,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from posenc_jax.config import Training
 from posenc_jax.config.compare import changed
+from posenc_jax.config.resolve import original_length, reached, saved_config
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.runs.workdir import Workdir, data_facts, data_in_words
 from posenc_jax.runtime import errors
@@ -162,7 +165,7 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
         kept += "; no bits per byte, the tokenizer is not lossless"
     begin = f"resuming at step {step:,}" if step else "a fresh run"
     if config.init_from and not step:
-        begin += f", weights from {config.init_from}"
+        begin += f", weights from {config.init_from}{_extended(config)}"
     return "\n".join(
         [
             f"python {platform.python_version()}, {versions}",
@@ -180,6 +183,21 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             "",
         ]
     )
+
+
+def _extended(config: Training) -> str:
+    """What becomes of the extension of the run whose weights are taken; scales count from L."""
+    before, now = saved_config(Path(config.init_from)).extension, config.extension
+    said = f"extended by {now.name}"
+    if now == before:
+        said = f"whose {now.name} stays"
+    elif before.name != "none":
+        said = f"whose {before.name}:{before.scale:g} is replaced by {now.name}"
+    if now.name == "none":
+        return ""
+    original = original_length(config)
+    reach = f" x L = {original:,}: {reached(now.scale, original):,} tokens"
+    return f", {said}, {now.scale:g}{reach if now.scale != 1 else ''}"
 
 
 class Recorder:

@@ -58,10 +58,12 @@ SIZES = {  # 300 MB in bfloat16
 }
 PEAK = """
 import sys
+from pathlib import Path
 from posenc_jax import backend
 backend.configure()
 import jax
 from posenc_jax.pretrained.adopt import adopt
+from posenc_jax.pretrained.saving import save_run
 from posenc_jax.runs.subject import load_run
 
 def peak():
@@ -70,19 +72,20 @@ def peak():
 
 jax.numpy.zeros(1)
 before, (what, *places) = peak(), sys.argv[1:]
-{"adopt": adopt, "load": load_run}[what](*places)
+{"adopt": adopt, "load": load_run, "save": save_run}[what](*map(Path, places))
 print(peak() - before)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_adopting_holds_each_array_once_and_loading_less_than_twice(tmp_path):
+def test_adopting_holds_each_array_once_and_loading_and_saving_less_than_twice(tmp_path):
     arrays = drawn(ml_dtypes.bfloat16, LLAMA | SIZES)
     size = sum(array.nbytes for array in arrays.values())
     folder, run = write(tmp_path / "llama", arrays, LLAMA | SIZES), tmp_path / "run"
     del arrays
     adopting = int(python("-c", PEAK, "adopt", folder, run).split()[-1]) / size
     loading = int(python("-c", PEAK, "load", run)) / size
-    print(f"{size:,} bytes; adopting adds {adopting:.2f} of them, loading {loading:.2f}")
-    assert adopting <= 1.3 and loading <= 1.9
+    saving = int(python("-c", PEAK, "save", run, tmp_path / "out").split()[-1]) / size
+    print(f"of {size:,} bytes: adopting {adopting:.2f}, loading {loading:.2f}, saving {saving:.2f}")
+    assert adopting <= 1.3 and loading <= 1.9 and saving <= 1.9

@@ -13,6 +13,10 @@ import models
 import posenc_jax
 from posenc_jax import pretrained
 from posenc_jax.data import tokenizer
+from posenc_jax.pretrained import adopt, saving
+from posenc_jax.pretrained.rope import ORIGINAL
+from posenc_jax.runs.checkpoints import PARAMETERS, total_digest
+from posenc_jax.runs.subject import load
 
 pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 
@@ -288,6 +292,65 @@ def test_an_exported_llama_is_the_same_there(extension, tmp_path):
     assert error(logits, expected) < 2e-4
     read = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert read("caf\u00e9")["input_ids"] == list("caf\u00e9".encode())
+
+
+# A model_type that another states as well: these are written as the first of them.
+ALSO = {"mistral": "llama", "smollm3, all rotated": "llama"}
+TUNED = (
+    MODELS
+    | SCALED
+    | {
+        f"llama with {case}": (
+            "Llama",
+            LLAMA
+            | {"max_position_embeddings": 8 * L if ORIGINAL in settings else L}
+            | {"rope_parameters": settings | {"rope_theta": 5000.0}},
+        )
+        for case, settings in ROPE_TYPES.items()
+    }
+)
+
+
+@pytest.mark.parametrize("case", TUNED)
+def test_an_adopted_model_is_tuned_and_saved_in_its_own_layout(case, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    name, fields = TUNED[case]
+    length = {"train_length": L} if name == "Bloom" else {}
+    source = json.loads(
+        (saved(make(name, fields), tmp_path / "theirs") / "config.json").read_text()
+    )
+    adopt.adopt(tmp_path / "theirs", tmp_path / "adopted", **length)
+    (tmp_path / "text.txt").write_text(TEXT)
+    recipe = {"init_from": str(tmp_path / "adopted"), "extension.name": "none", "steps": 2}
+    recipe |= {"train_length": None if name in ("GPT2", "Mpt", "Bloom") else 64}
+    data = {"data.source": "text", "data.path": str(tmp_path / "*.txt"), "batch_size": 2}
+    recipe |= data | {"wandb.mode": "disabled", "learning_rate": 1e-2}
+    assert posenc_jax.train(posenc_jax.recipe("finetune", recipe), tmp_path / "tuned") == 0
+    layout = saving.save_run(tmp_path / "tuned", tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert layout == written["model_type"] == ALSO.get(case, source["model_type"])
+    kind, was = (config.get("rope_parameters") or {} for config in (written, source))
+    assert (kind.get("rope_type") == was.get("rope_type")) or was["rope_type"] == "dynamic"
+
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager")
+    model, encoding, _, _ = posenc_jax.load_run(tmp_path / "tuned")
+    with jax.numpy_rank_promotion("allow"):
+        here = np.asarray(jax.jit(model.__call__)(jnp.asarray(TOKENS), encoding))
+        ours = np.asarray(models.generate(model, encoding, TOKENS[:1, :40], tokens=20))
+    assert error(here, logits_of(theirs.eval())) < 2e-4
+    import torch
+
+    prompt = torch.tensor(TOKENS[:1, :40])
+    there = theirs.generate(prompt, max_new_tokens=20, do_sample=False)[:, 40:].numpy()
+    np.testing.assert_array_equal(there, ours)
+    again = adopt.adopt(tmp_path / "out", tmp_path / "again")
+    assert again["L"] == pretrained.load(tmp_path / "theirs", **length).facts["L"]
+    first, second = (
+        total_digest({PARAMETERS: load(tmp_path / run).parts.params()})
+        for run in ("tuned", "again")
+    )
+    assert first == second
 
 
 def test_a_trained_and_exported_llama_generates_the_same_text_there(tmp_path):

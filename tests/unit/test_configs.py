@@ -263,10 +263,22 @@ def test_init_from_requires_the_same_model_and_encoding(source):
     assert "model.activation: 'swiglu' in" in problem and "'gelu' here" in problem
 
 
-def test_a_run_that_is_extended_already_is_no_source(tmp_path):
+def test_a_scale_counts_from_the_plain_encoding_of_an_extended_run(tmp_path):
     write_run(tmp_path, with_extension(name="pi:2"))
-    (problem,) = problems_of(finetune(tmp_path))
-    assert f"init_from: {tmp_path} is already extended by 'pi'; start from" in problem
+    before = load(with_extension(name="pi:2"))
+    L = before.train_length
+    again = load(finetune(tmp_path))
+    assert (again.extension.name, again.extension.scale) == ("yarn", 4)
+    assert (again.original_length, again.train_length) == (L, 4 * L)
+    kept = load(finetune(tmp_path, **{"extension.name": "none"}))
+    assert kept.extension == before.extension and kept.train_length == L  # as it was trained
+
+
+def test_a_resampled_table_keeps_its_extension(tmp_path):
+    write_run(tmp_path, with_extension("learned", name="interpolate:2"))
+    (problem,) = problems_of(finetune(tmp_path, **{"extension.name": "clamp"}))
+    assert f"the table of {tmp_path} is that of 'interpolate'; keep it" in problem
+    assert problems_of(finetune(tmp_path, **{"extension.name": "none"})) == []
 
 
 def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):

@@ -1,6 +1,7 @@
-"""A model in Llama's layout: what is read back is the same model."""
+"""A model in a published layout: what is read back is the same model."""
 
 import dataclasses
+import itertools
 import json
 
 import jax.numpy as jnp
@@ -68,13 +69,56 @@ def test_a_saved_base_and_length_are_read_back_exactly(
     pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
     facts = pretrained.load(tmp_path / "out").facts
     assert (facts["L"], facts["train_length"]) == (length, scale * length)
-    assert (facts["theta"], facts["rope_type"]) == (base, "longrope" if scale > 1 else "default")
+    assert (facts["theta"], facts["rope_type"]) == (base, "yarn" if scale > 1 else "default")
     for changed, trained in ((2e6, None), (2e6, 3 * length), (123_456.0, None), (1234.567, None)):
         encoding = posenc_jax.extend("abf", rope, 1.0, base=changed)
         out = tmp_path / f"{changed} {trained}"
         pretrained.save(model, encoding, tokenizer.Bytes(), out, train_length=trained)
         facts = pretrained.load(out).facts
         assert (facts["theta"], facts["train_length"]) == (changed, trained or length)
+
+
+GRID = [
+    *itertools.product(
+        (12, 32, 64, 128), (64, 128, 1024, 2048, 8192), (1e4, 5e5), ("pi", "yarn"), (2, 3, 4, 8, 16)
+    )
+]
+
+
+@pytest.mark.sampled
+@pytest.mark.filterwarnings("ignore:YaRN's ramp collapses")
+@pytest.mark.parametrize(("size", "length", "base", "name", "scale"), GRID)
+def test_a_saved_extension_is_read_back_by_its_own_rope_type(
+    size, length, base, name, scale, make_model, tmp_path
+):
+    rope = posenc_jax.build(
+        "rope", dataclasses.replace(DIMS, train_length=length, head_dim=size), base=base
+    )
+    encoding = posenc_jax.extend(name, rope, float(scale))
+    pretrained.save(
+        make_model(**LLAMA, head_dim=size), encoding, tokenizer.Bytes(), tmp_path / "out"
+    )
+    read = pretrained.load(tmp_path / "out")
+    kind = {"pi": "linear", "yarn": "yarn"}[name]
+    facts = {
+        name: read.facts[name] for name in ("rope_type", "factor", "theta", "L", "train_length")
+    }
+    assert list(facts.values()) == [kind, scale, base, length, scale * length]
+    np.testing.assert_allclose(read.encoding.inv_freq, encoding.inv_freq, rtol=2e-7)
+    np.testing.assert_allclose(read.encoding.gain, encoding.gain, rtol=2e-7)
+
+
+def test_a_file_whose_factor_is_rounded_to_float32_is_read(make_model, tmp_path):
+    rope = posenc_jax.build("rope", DIMS, base=1e4)
+    pretrained.save(make_model(**LLAMA), rope, tokenizer.Bytes(), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    pairs = DIMS.head_dim // 2
+    longrope = {"rope_type": "longrope", "factor": 7.9999996, "attention_factor": 1.0}
+    longrope |= dict.fromkeys(("short_factor", "long_factor"), [7.9999996] * pairs)
+    config |= {"rope_scaling": longrope | {"original_max_position_embeddings": L}}
+    config |= {"max_position_embeddings": 8 * L, "rope_parameters": None}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert pretrained.load(tmp_path).facts["train_length"] == 8 * L
 
 
 def test_every_file_has_the_usual_mode(make_model, tmp_path):
@@ -89,13 +133,13 @@ def test_what_has_no_form_is_refused_with_the_reason(make_model, tmp_path):
     rope, encoder = posenc_jax.build("rope", DIMS), tokenizer.Bytes()
     for model, encoding, reason in (
         (make_model(), rope, "model.activation = 'gelu', only 'swiglu'"),
-        (make_model(**LLAMA, qk_norm=True), rope, "model.qk_norm = True"),
+        (make_model(**LLAMA, embed_norm=True), rope, "model.embed_norm = True, only False"),
         (make_model(**LLAMA), posenc_jax.build("alibi", DIMS), "encoding 'alibi', only 'rope'"),
         (make_model(**LLAMA), posenc_jax.extend("logn", rope, 1.0), "logn"),
         (make_model(**LLAMA), posenc_jax.extend("topk", rope, 1.0, k=8), "top-k"),
         (make_model(**LLAMA), posenc_jax.extend(BY_QUERY, rope, 4.0), "temperatures"),
         (make_model(**LLAMA), posenc_jax.extend("rerope", rope, 1.0), "only 'rope'"),
-        (make_model(**LLAMA), posenc_jax.build("rope", DIMS, keep=0.5), "pairs that do not turn"),
+        (make_model(**LLAMA), posenc_jax.build("rope", DIMS, keep=0.5), "inv_freq of encoding"),
         (make_model(**LLAMA), posenc_jax.build("rope", DIMS, fraction=0.5), "part of a head"),
     ):
         with pytest.raises(ConfigError, match=reason):
