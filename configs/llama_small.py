@@ -1,7 +1,7 @@
 """Llama's architecture: RMSNorm, SwiGLU, grouped key/value heads, untied output projection.
 
 python train.py --config=configs/llama_small.py --workdir=runs/llama_small
-python scripts/export.py runs/llama_small --out=exported --layout=llama   # for transformers
+python scripts/export.py runs/llama_small --out=exported --layout=auto   # for transformers
 """
 
 from configs import base

@@ -202,6 +202,7 @@ def stated(name, value):
     return {"edit": lambda writer: writer.add_float32(f"llama.{name}", value)}
 
 
+ANY_ORDER = {"edit": lambda writer: writer.add_causal_attention(False)}
 YARN = {"scaling": "yarn"}  # whose gains have two meanings
 
 
@@ -212,6 +213,7 @@ YARN = {"scaling": "yarn"}  # whose gains have two meanings
         ({"pre": "deepseek-v9"}, "pre-tokenizer 'deepseek-v9' is not supported"),
         (stated("attn_logit_softcapping", 3e1), r"a soft cap on logits of attention \(attn_logit"),
         (stated("final_logit_softcapping", 3e1), r"a soft cap on logits \(final_logit_softcapping"),
+        (ANY_ORDER, "attention.causal = False is not supported, only True"),
         ({"kind": "gemma3", "base": None}, "rope.freq_base is missing"),
         ({"kind": "gemma3", "layers": 62}, "query_pre_attn_scalar = 4.0 is not supported, only 6"),
         *(

@@ -38,6 +38,8 @@ LOCAL = ["sliding_attention"] * LAYERS
 FLAT = {"rope_theta": 300.0}
 BASES = {"full_attention": FLAT}
 LINEAR = {"rope_type": "linear", "factor": 4.0}
+BESIDE = {"rope_scaling": YARN | {"original_max_position_embeddings": 7}}
+BESIDE["max_position_embeddings"] = 4 * L
 EXTENDED = LLAMA | {"rope_scaling": YARN, "max_position_embeddings": 4 * L}
 
 
@@ -100,6 +102,7 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         ({"final_logit_softcapping": 30.0}, "a soft cap on logits"),
         ({"quantization_config": {"bits": 4}}, "quantised weights"),
         ({"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported, only 'silu'"),
+        ({"is_causal": False}, "is_causal = False is not supported, only True"),
         ({"attention_bias": True}, "attention_bias = True is not supported"),
         ({"vocab_size": 200}, "tokenizer has 257 tokens, more than the 200"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "is not dynamic_ntk"),
@@ -151,6 +154,7 @@ def test_what_has_no_form_here_is_refused(fields, message, tmp_path):
         ({"max_position_embeddings": None}, L, L),
         ({"rope_scaling": YARN, "max_position_embeddings": 4 * L}, 2 * L, 2 * L),
         ({"rope_scaling": LLAMA3, "max_position_embeddings": 16 * L}, None, 16 * L),
+        (BESIDE | {"original_max_position_embeddings": L}, None, 4 * L),
     ],
 )
 def test_the_length_it_was_trained_at_is_given_or_the_longest(fields, given, trained, tmp_path):
