@@ -221,10 +221,12 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         "frequencies are not divided": _with(freq.pi, scale=1),
     },
     ("ntk", "inv_freq"): {
-        "the base becomes base s, without the exponent R/(R-2)": lambda head_dim, base, scale: (
-            freq.abf(head_dim, base * scale)
+        "the base becomes base s, without the exponent R/(R-2)": lambda base, scale, **x: freq.abf(
+            x["head_dim"], base * scale
         ),
-        "all frequencies are divided by s, as in pi": freq.pi,
+        "all frequencies are divided by s, as in pi": lambda head_dim, base, scale, **_: freq.pi(
+            head_dim, base, scale
+        ),
     },
     ("dynamic_ntk", "inv_freq"): {
         "s falls below 1 where the length is below L": lambda length, train_length, **x: freq.ntk(

@@ -18,8 +18,15 @@ def pi(head_dim, base, scale):
     return _theta(head_dim, base) / scale
 
 
-def ntk(head_dim, base, scale):
-    """NTK-aware, bloc97 2023: the base becomes base s^(R/(R-2)); frequencies [R/2]."""
+def ntk(head_dim, base, scale, rule="bloc97", train_length=None):
+    """NTK-aware, bloc97 2023: the base becomes base s^(R/(R-2)); frequencies [R/2].
+
+    With rule="gradient", as KoboldCpp after Gradient AI 2024, it becomes
+    base^(ln(s L / 2 pi) / ln(L / 2 pi)). L matters there alone.
+    """
+    if rule == "gradient":
+        before, after = (length / (2 * math.pi) for length in (train_length, scale * train_length))
+        return _theta(head_dim, np.float64(base) ** (math.log(after) / math.log(before)))
     return _theta(head_dim, base * scale ** (head_dim / (head_dim - 2)))
 
 

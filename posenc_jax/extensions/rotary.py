@@ -48,11 +48,20 @@ def pi(rope: RoPE, scale: float) -> RoPE:
 
 
 @extension(ROTATION, scale="given", of=RoPE)
-def ntk(rope: RoPE, scale: float) -> RoPE:
+def ntk(rope: RoPE, scale: float, *, rule: str = "bloc97") -> RoPE:
     """NTK-aware base, bloc97 2023: base * scale^(R/(R-2)), computed as a factor per pair.
 
-    The fastest pair is unchanged, and the slowest is divided by exactly the scale.
+    The fastest pair is unchanged, and the slowest is divided by exactly the scale. With
+    rule="gradient", Gradient AI's of 2024, it is base^(ln(s L / 2 pi) / ln(L / 2 pi)).
     """
+    if choice("rule", rule, ("bloc97", "gradient")) == "gradient":
+        turns_of_first = rope.train_length / (2 * np.pi)
+        if turns_of_first <= 1:
+            raise ValueError(
+                "ntk with rule='gradient' divides by ln(L / 2 pi) and needs a train_length of at "
+                f"least 7; got {rope.train_length}"
+            )
+        return _rotate(rope, _theta(rope) ** (1 + math.log(scale) / math.log(turns_of_first)))
     pairs = rope.inv_freq.shape[-1]
     if pairs < 2:
         raise ValueError("ntk needs at least 4 rotary dims, a fastest and a slowest pair; got 2")

@@ -33,9 +33,9 @@ def build(name, heads=1, head_dim=2, train_length=64, **options):
 
 
 def rotary(name):
-    def extended(head_dim, base, train_length=64, scale=1.0, length=0, fraction=1.0, **options):
+    def extended(head_dim, base, train_length=None, scale=1.0, length=0, fraction=1.0, **options):
         size = int(head_dim / fraction)
-        rope = build("rope", 1, size, train_length, base=base, fraction=fraction)
+        rope = build("rope", 1, size, train_length or 64, base=base, fraction=fraction)
         if "_" in name and name != "ntk_by_parts":  # dynamic or stepped
             scale = length / train_length
         with warnings.catch_warnings():

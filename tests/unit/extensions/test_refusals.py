@@ -67,6 +67,7 @@ REFUSED = {
         ("longrope:lambdas=2.0", "lambdas must be a list of 4 numbers"),
         ("longrope:lambdas=1e-300/1/1/1", "each of lambdas must be a number from 1e-30 to"),
         ("llama3:low=4:high=1", "high must exceed low"),
+        ("ntk:rule=fast", "rule must be one of 'bloc97', 'gradient'; got 'fast'"),
         ("temperature:factor=1e30", r"factor must be a number from 1e-30 to 1e\+06; got 1e\+30"),
         ("window:size=0", "size must be a whole number of at least 1"),
         ("rerope:w=0", "w must be a whole number of at least 1; got 0"),
@@ -149,6 +150,8 @@ def test_a_second_extension_of_a_kind_is_refused(first, second, kind):
 
 def test_what_is_no_encoding_as_built_is_refused():
     edited = ROPE.replace(inv_freq=ROPE.inv_freq * 1.1)
+    short = posenc_jax.build("rope", posenc_jax.Dims(1, 8, 8, 6))
+    assert "needs a train_length of at least 7; got 6" in refusal("ntk:rule=gradient", short)
     assert "not those of its base" in refusal("yarn", edited)
     assert "made by posenc_jax.build" in refusal("yarn", "rope")
     with pytest.raises(ValueError, match="'yarn' changes no distances; those that do: .*dca"):
