@@ -152,14 +152,20 @@ def abf(head_dim, base):
     return _theta(head_dim, base)
 
 
-def drop(head_dim, base, train_length, keep="turned"):
+def drop(head_dim, base, train_length, keep="turned", clip="hard"):
     """Frequencies [R/2] with slow pairs at 0.
 
     A share `keep` keeps the int(keep R / 2) fastest (p-RoPE, Barbero et al. 2024,
     arXiv:2410.06205), and "turned" those that complete a turn within L (HoPE, Chen et al. 2024,
-    arXiv:2410.21216).
+    arXiv:2410.21216). clip="soft" multiplies the other n by (1 + cos t) / 2 with n values of t from
+    0 to pi: Clipped RoPE, Li et al. 2026, arXiv:2602.05258, whose authors call it CoPE.
     """
     theta = _theta(head_dim, base)
     if keep == "turned":
-        return np.where(2 * np.pi / theta <= train_length, theta, 0)
-    return np.where(np.arange(head_dim // 2) < int(keep * head_dim // 2), theta, 0)
+        kept = int(np.sum(2 * np.pi / theta <= train_length))
+    else:
+        kept = int(keep * head_dim // 2)
+    dropped = len(theta) - kept
+    clipped = 0 if clip == "hard" else (1 + np.cos(np.linspace(0, np.pi, dropped))) / 2
+    theta[kept:] *= clipped
+    return theta

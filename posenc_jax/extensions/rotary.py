@@ -208,13 +208,19 @@ def abf(rope: RoPE, scale: float, *, base: float) -> RoPE:
 
 
 @extension(DROP, scale="none", of=RoPE)
-def drop(rope: RoPE, scale: float, *, keep: float | str = "turned") -> RoPE:
+def drop(rope: RoPE, scale: float, *, keep: float | str = "turned", clip: str = "hard") -> RoPE:
     """Set the frequencies of slow pairs to 0, as RoPE's option `keep` does; keep=0 is NoPE.
 
-    keep="turned" is the rule of HoPE, Chen et al. 2024, arXiv:2410.21216.
+    keep="turned" is the rule of HoPE, Chen et al. 2024, arXiv:2410.21216. With clip="soft", those
+    of the same n pairs are multiplied by (1 + cos t) / 2, t from 0 to pi: Clipped RoPE, Li et al.
+    2026, arXiv:2602.05258, whose authors call it CoPE. The encoding `cope` is another one.
     """
     kept = drop_pairs(_theta(rope), check_keep(keep), rope.train_length) != 0
-    return _rotate(rope, np.where(kept, float64(rope.inv_freq), 0.0))
+    share = kept.astype(np.float64)
+    if choice("clip", clip, ("hard", "soft")) == "soft":
+        place, pairs = np.cumsum(~kept, axis=-1) - 1, np.sum(~kept, axis=-1, keepdims=True)
+        share = np.where(kept, 1, (1 + np.cos(np.pi * place / np.maximum(pairs - 1, 1))) / 2)
+    return _rotate(rope, float64(rope.inv_freq) * share)
 
 
 def turns(rope: RoPE) -> np.ndarray:  # [..., R/2]

@@ -50,10 +50,11 @@ def abf(head_dim, base):
     return posenc_jax.extend("abf", build("rope", 1, head_dim), 1.0, base=base).inv_freq
 
 
-def drop(head_dim, base, train_length, keep="turned", built=False):
-    options = {"keep": keep} if built else {}
-    rope = build("rope", 1, head_dim, train_length, base=base, **options)
-    return rope.inv_freq if built else posenc_jax.extend("drop", rope, 1.0, keep=keep).inv_freq
+def drop(head_dim, base, train_length, keep="turned", clip="hard", built=False):
+    if built and clip == "hard":
+        return build("rope", 1, head_dim, train_length, base=base, keep=keep).inv_freq
+    rope = build("rope", 1, head_dim, train_length, base=base)
+    return posenc_jax.extend("drop", rope, 1.0, keep=keep, clip=clip).inv_freq
 
 
 def heads_first(x):  # [T, H, K] -> [1, H, T, K]

@@ -298,6 +298,10 @@ def test_dropping_pairs_equals_building_without_them():
         posenc_jax.extend("drop:keep=0.25", both, 1.0)
     less = posenc_jax.extend("drop:keep=0.25", rope_of(keep=0.75), 1.0)
     assert int(jnp.sum(less.inv_freq > 0)) == 1
+    both = posenc_jax.extend("drop:clip=soft+yarn:8", rope_of(), 1.0)
+    alone, yarn = (posenc_jax.extend(t, rope_of(), 8.0) for t in ("drop:clip=soft", "yarn"))
+    share = alone.inv_freq / rope_of().inv_freq  # of each pair, with any extension
+    np.testing.assert_allclose(both.inv_freq, yarn.inv_freq * share, rtol=1e-6)
     still = posenc_jax.extend("drop:keep=0", rope_of(), 1.0)
     nope = build("nope")
     np.testing.assert_allclose(attended(still), attended(nope), atol=1e-6)
