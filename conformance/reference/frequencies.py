@@ -67,19 +67,20 @@ def yarn(
     truncate=True,
     ramp="dims",
     attention_factor=None,
+    coefficient=0.1,
 ):
     """YaRN, Peng et al. 2023, arXiv:2309.00071: frequencies [R/2], and a factor 0.1 ln s + 1.
 
     The ramp runs over the indices of pairs (ramp="dims"), as in the authors' code, which rounds its
     ends outwards (`truncate`). ramp="rotations" is the formula of the paper's text, and "radix"
-    that of MrRoPE-Pro, Tian et al. 2026, arXiv:2601.22181. A given `attention_factor` replaces
-    0.1 ln s + 1.
+    that of MrRoPE-Pro, Tian et al. 2026, arXiv:2601.22181. The factor is `coefficient` ln s + 1
+    (TeleChat3: 0.07), unless `attention_factor` is given.
     """
     inv_freq = ntk_by_parts(
         head_dim, base, train_length, scale, beta_fast, beta_slow, truncate, ramp
     )
     if attention_factor is None:
-        attention_factor = 0.1 * math.log(scale) + 1 if scale > 1 else 1.0
+        attention_factor = coefficient * math.log(scale) + 1 if scale > 1 else 1.0
     return {"inv_freq": inv_freq, "attention_factor": attention_factor}
 
 

@@ -27,7 +27,11 @@ __all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "t
 registry.keep_names(__name__)
 
 ALL = "all"  # kinds of layers
-_FACTORS = {"attention_factor", "frequency_scale"}  # options that set a factor on logits
+_FACTORS = {
+    "attention_factor",
+    "coefficient",
+    "frequency_scale",
+}  # options that set a factor on logits
 _ORDER = ("given", "read", "none")  # extensions with a scale come first
 
 

@@ -129,14 +129,16 @@ def yarn(
     truncate: bool = True,
     ramp: str = "dims",
     attention_factor: float | str | None = None,
+    coefficient: float = 0.1,
     frequency_scale: float | None = None,
 ) -> RoPE:
     """Peng et al. 2023, arXiv:2309.00071; ramp='dims' as in its code, 'rotations' as in its text,
     'radix' as MrRoPE-Pro, Tian et al. 2026, arXiv:2601.22181: the pair i of a ramp of n is divided
     by s^(i (i + 1) / (n (n + 1))), in place of a mean of 1 and 1 / s.
 
-    cos and sin are multiplied by `attention_factor` (None: 0.1 ln s + 1), hence the logits by its
-    square. With "query", s is (position + 1) / L of the query, from 1 to the scale.
+    cos and sin are multiplied by `attention_factor` (None: `coefficient` ln s + 1), hence the
+    logits by its square. With "query", it is 0.1 ln s + 1, where s is (position + 1) / L of the
+    query, from 1 to the scale.
     `frequency_scale` is the s of the frequencies alone, which that of the factor does not exceed:
     the factor of `dynamic_yarn:frequency_scale=8` follows the row. These two scale whole queries
     and no keys, so that rotated keys stay valid.
@@ -147,13 +149,20 @@ def yarn(
     parts = ntk_by_parts(
         rope, slow, beta_fast=beta_fast, beta_slow=beta_slow, truncate=truncate, ramp=ramp
     )
+    if attention_factor is not None and coefficient != 0.1:
+        raise ValueError(
+            f"coefficient = {coefficient!r} has no effect beside attention_factor = "
+            f"{attention_factor!r}: it makes the factor, coefficient ln s + 1; give one of them"
+        )
+    positive("coefficient (attention_factor=1 is without)", coefficient, at_most=LARGEST_SCALE)
     most = min(scale, slow)
     by_query = attention_factor == "query"
     if by_query or (attention_factor is None and frequency_scale is not None):
         limits = (1.0 if by_query else most), most
-        return parts.replace(stretch=tuple(jnp.full_like(rope.gain, s) for s in limits))
+        numbers = (*limits, coefficient)
+        return parts.replace(stretch=tuple(jnp.full_like(rope.gain, n) for n in numbers))
     if attention_factor is None:
-        attention_factor = 0.1 * math.log(scale) + 1
+        attention_factor = coefficient * math.log(scale) + 1
     positive("attention_factor, unless 'query',", attention_factor, at_most=LARGEST_SCALE)
     return parts.replace(gain=fixed(float64(rope.gain) * attention_factor))
 

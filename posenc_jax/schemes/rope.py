@@ -37,9 +37,9 @@ class RoPE(Encoding):
     alpha: jax.Array | None = trained(default=None)
     layout: str = static(default="half")
     keep: float | str = static(default=1.0)
-    # [], twice: least and largest s of a factor (0.1 ln s + 1)^2 on the logits of a query, where s
-    # is its (position + 1) / L.
-    stretch: tuple[jax.Array, jax.Array] | None = None
+    # [] each: least and largest s of a factor (c ln s + 1)^2 on the logits of a query, where s is
+    # its (position + 1) / L, and c.
+    stretch: tuple[jax.Array, jax.Array, jax.Array] | None = None
     imaginary: bool = static(default=False)
 
     phase_of_each = True
@@ -69,8 +69,9 @@ class RoPE(Encoding):
         if self.dims.rotary_dim is not None:
             factors.append(jnp.broadcast_to(self.gain**2, positions.shape))
         if self.stretch is not None:
-            s = jnp.clip((positions + 1) / self.train_length, *self.stretch)
-            factors.append((0.1 * jnp.log(s) + 1) ** 2)
+            least, most, coefficient = self.stretch
+            s = jnp.clip((positions + 1) / self.train_length, least, most)
+            factors.append((coefficient * jnp.log(s) + 1) ** 2)
         factors = [factor for factor in factors if factor is not None]
         product: Any = math.prod(factors)
         return product if factors else None

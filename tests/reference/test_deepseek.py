@@ -1,7 +1,5 @@
 """Attention to a latent (MLA) against DeepSeek-V3 of transformers with the same random weights."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import latents
@@ -69,10 +67,9 @@ def test_deepseek_beyond_its_trained_length(mscale):
     rope = posenc_jax.build("rope", DIMS, layout="interleaved")
     unlike = [posenc_jax.build("rope", DIMS)]
     if mscale is not None:
-        factor = 0.1 * mscale * math.log(FACTOR) + 1
         without = posenc_jax.extend("yarn", rope, FACTOR, attention_factor=1.0)
         unlike += [rope, without]
-        rope = posenc_jax.extend("yarn", rope, FACTOR, attention_factor=factor)
+        rope = posenc_jax.extend("yarn", rope, FACTOR, coefficient=0.1 * mscale)
     assert np.std(expected) > 0.1
     error = distance(rope)
     assert error < 2e-5

@@ -389,7 +389,7 @@ def by_other_names(dim, base, train_length, scale):
         ("yarn mine", 2, "must be given as MODULE:FUNCTION"),
         ("yran mine:frequencies", 2, "unknown subject 'yran'; did you mean 'yarn'?"),
         ("yarn", 0, "returns: inv_freq, float64 [64] in the first ... case: s = 1 changes nothing"),
-        ("--list", 0, "16 cases  yarn(head_dim, base, train_length, scale"),
+        ("--list", 0, "19 cases  yarn(head_dim, base, train_length, scale"),
     ],
 )
 def test_the_program_reports_and_ends_with_its_code(

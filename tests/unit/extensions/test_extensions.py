@@ -50,6 +50,7 @@ def test_yarn_scales_the_logits_by_its_squared_factor():
     [
         ("yarn:8:attention_factor=query", 1.0),
         *(("dynamic_yarn:frequency_scale=8", scale) for scale in (0.5, 3.0, 20.0)),
+        ("dynamic_yarn:frequency_scale=8:coefficient=0.07", 3.0),
     ],
 )
 def test_the_factor_of_yarn_may_follow_the_query_or_the_row(text, scale):
@@ -60,7 +61,7 @@ def test_the_factor_of_yarn_may_follow_the_query_or_the_row(text, scale):
     phases = [encoding.phase(jnp.arange(9)) for encoding in (extended, fixed)]
     jax.tree.map(np.testing.assert_array_equal, *phases)
     s = np.full(length, scale) if "dynamic" in text else (np.arange(length) + 1) / L
-    factor = (0.1 * np.log(np.clip(s, 1, 8)) + 1) ** 2
+    factor = ((0.07 if "0.07" in text else 0.1) * np.log(np.clip(s, 1, 8)) + 1) ** 2
     angle = np.arange(length)[:, None, None] * np.float64(fixed.inv_freq)
     scores = factor[:, None] * scores_of(turned(q, angle), turned(k, angle))
     expected = mixed(scores, visible(length, length), v)

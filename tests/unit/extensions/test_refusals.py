@@ -58,6 +58,10 @@ REFUSED = {
         ("yarn:truncate=1", "truncate must be True or False"),
         ("yarn:attention_factor=row", "attention_factor, unless 'query', must be a finite number"),
         ("yarn:attention_factor=1e30", "'query', must be a number from 1e-30 to 1e[+]06"),
+        ("yarn:coefficient=0.07:attention_factor=1", "0.07 has no effect beside attention_factor"),
+        ("yarn:coefficient=0.07:attention_factor=query", "no effect beside .* = 'query'"),
+        ("yarn:coefficient=0", r"coefficient \(attention_factor=1 is without\) must be .* above 0"),
+        ("yarn:1e6:coefficient=1e6", "attention_factor, unless 'query', must be a number from"),
         ("yarn:frequency_scale=0.5", "frequency_scale must be a finite number above 1"),
         ("pi:base=1", "takes no options; got 'base'"),
         ("yarn+logn:base=2", "extension 'logn' takes no options; got 'base'"),
@@ -114,6 +118,7 @@ REFUSED = {
     "retention": [
         ("yarn:4:attention_factor=1", "attention_factor = 1 has no effect on encoding 'retention'"),
         ("dynamic_yarn:frequency_scale=8", "frequency_scale = 8 has no effect"),
+        ("yarn:coefficient=0.07", "coefficient = 0.07 has no effect on encoding 'retention'"),
         ("longrope:4:lambdas=1/1/1/1:attention_factor=2", "norm cancels factors on logits"),
         ("self_extend:group=2", "does not fit encoding 'retention'"),  # it has no regions
     ],
