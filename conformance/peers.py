@@ -64,9 +64,9 @@ def transformers():
         config = config_of(head_dim, base, length, rope_type=kind, **parameters)
         return ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=read)
 
-    def extended(kind, head_dim, base, train_length, scale, **parameters):
+    def extended(kind, head_dim, base, train_length, scale, read=None, **parameters):
         parameters |= {"factor": scale, "original_max_position_embeddings": train_length}
-        return scaled(kind, head_dim, base, int(train_length * scale), **parameters)
+        return scaled(kind, head_dim, base, int(train_length * scale), read, **parameters)
 
     def pi(head_dim, base, scale):
         return scaled("linear", head_dim, base, 64, factor=scale)
@@ -83,10 +83,10 @@ def transformers():
         options = {"low_freq_factor": low, "high_freq_factor": high}
         return extended("llama3", head_dim, base, train_length, scale, **options)
 
-    def longrope(head_dim, base, train_length, scale, lambdas, attention_factor):
-        options = dict.fromkeys(("short_factor", "long_factor"), lambdas.tolist())
-        options["attention_factor"] = attention_factor
-        return extended("longrope", head_dim, base, train_length, scale, **options)
+    def longrope(head_dim, base, train_length, scale, lambdas, attention_factor, short, length):
+        options = {"short_factor": (lambdas if short is None else short).tolist()}
+        options |= {"long_factor": lambdas.tolist(), "attention_factor": attention_factor}
+        return extended("longrope", head_dim, base, train_length, scale, length, **options)
 
     def drop(head_dim, base, train_length, keep):
         if keep == "turned":

@@ -182,7 +182,7 @@ def init_cache(
 
     With a mesh, its devices share the cache: axis `data` cuts the rows, `sequence` the slots.
     """
-    token_count("size", size)
+    encoding = encoding.for_rows(token_count("size", size))
     if mesh is not None and batch % mesh.shape[DATA]:
         raise ValueError(
             f"batch must be a multiple of {mesh.shape[DATA]}, the devices of the mesh's axis "
@@ -209,7 +209,8 @@ def init_cache(
 def rotates_once(config: Config, encoding: Encoding) -> bool:
     """True if keys may be rotated when they are written: each by its own position alone, at one
     position in all regions, and alike in all heads that share it."""
-    kinds = range(min(encoding.period, config.layers))  # layers of one kind differ in numbers alone
+    # Layers of one kind, and rows of two lengths, differ in numbers alone.
+    encoding, kinds = encoding.for_rows(1), range(min(encoding.period, config.layers))
     return all(_rotates_once(config, encoding.layer(index)) for index in kinds)
 
 

@@ -124,9 +124,11 @@ def stream(
     encodings = list(encoding) if isinstance(encoding, Sequence) else [encoding]
     if isinstance(encoding, Sequence) and len(encodings) != tokens:
         raise ValueError(f"one encoding per step: {tokens} of them; got {len(encodings)}")
-    first = encodings[0]
     rows, counts = _rows(prompt, lengths, model.config.vocab_size)
     longest = int(counts.max())
+    read = range(longest + tokens - len(encodings), longest + tokens)
+    encodings = [one.for_rows(length) for one, length in zip(encodings, read, strict=True)]
+    first = encodings[0]
     check_reach(first, longest + tokens - 1)
     length = _bucket(longest, first.reach)
     size = max(length, _bucket(longest + tokens - 1, first.reach))

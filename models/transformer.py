@@ -101,6 +101,7 @@ class Transformer(nnx.Module):
         self._check_vocabulary("targets", targets)
         if mesh is None:
             return self._losses(self.hidden(tokens, encoding, **options), targets)
+        encoding = encoding.for_rows(tokens.shape[1])
         x, row = self._embedded_row(tokens, encoding, **options)
         length = tokens.shape[1]
         unscored, fill = length - targets.shape[1], -length % mesh.shape[devices.SEQUENCE]
@@ -157,7 +158,7 @@ class Transformer(nnx.Module):
     def hidden(self, tokens: jax.Array, encoding: Encoding, **options) -> jax.Array:  # [B, T, D]
         """Return the last hidden states, from which logits are computed; options as in a call."""
         x, row = self._embedded_row(tokens, encoding, **options)
-        return self._run(x, encoding, row)
+        return self._run(x, encoding.for_rows(tokens.shape[1]), row)
 
     def _embedded_row(
         self,
@@ -200,6 +201,7 @@ class Transformer(nnx.Module):
         self._check(tokens, encoding)
         batch, length = tokens.shape
         cache.check_room(batch, length)
+        encoding = encoding.for_rows(cache.size)
         counts = jnp.asarray(length if counts is None else counts, jnp.int32)
         if cache.empty:
             row, x = tokens_of_row(encoding, batch, length), self.read(tokens)
@@ -269,7 +271,7 @@ class Transformer(nnx.Module):
         """Every layer with its input, for diagnostics."""
         config = self.config
         batch, length = tokens.shape
-        row = tokens_of_row(encoding, batch, length)
+        encoding, row = encoding.for_rows(length), tokens_of_row(encoding, batch, length)
         x = encoding.layer(0).embed(self.read(tokens), row.position).astype(config.dtype)
         for index in range(config.layers):
             block, layer = self._block(index), encoding.layer(index)

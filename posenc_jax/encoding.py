@@ -199,6 +199,12 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """Return the name of the part that a layer uses; None: layers are alike."""
         return None
 
+    def for_rows(self, length: int) -> Any:
+        """Return the encoding of rows of so many tokens; most do not depend on that."""
+        parts = self.named_parts()
+        chosen = {place: part.for_rows(length) for place, part in parts.items()}
+        return self.with_parts(chosen) if chosen else self
+
     def windowed(self, window: int | None) -> Any:
         """Limit what a query sees to the last `window` tokens; None: no limit."""
         if window is None:

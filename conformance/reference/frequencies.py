@@ -138,12 +138,26 @@ def llama3(head_dim, base, train_length, scale, low=1.0, high=4.0):
     return np.array(frequencies)
 
 
-def longrope(head_dim, base, train_length, scale, lambdas, attention_factor=None):
+def longrope(
+    head_dim,
+    base,
+    train_length,
+    scale,
+    lambdas,
+    attention_factor=None,
+    short=None,
+    length=None,
+):
     """LongRoPE, Ding et al. 2024, arXiv:2402.13753: theta_i / lambda_i [R/2], and a factor
-    sqrt(1 + ln s / ln L), unless `attention_factor` is given."""
+    sqrt(1 + ln s / ln L), unless `attention_factor` is given.
+
+    With `short`, as Phi-3, theta is divided by that list where `length`, the tokens read, is at
+    most L. The factor is the same.
+    """
     if attention_factor is None:
         attention_factor = math.sqrt(1 + math.log(scale) / math.log(train_length))
-    inv_freq = _theta(head_dim, base) / np.asarray(lambdas, np.float64)
+    chosen = short if short is not None and length <= train_length else lambdas
+    inv_freq = _theta(head_dim, base) / np.asarray(chosen, np.float64)
     return {"inv_freq": inv_freq, "attention_factor": attention_factor}
 
 

@@ -150,6 +150,7 @@ def attend(
     encoding = encoding.windowed(window)
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
     placed = q_positions is not None or k_positions is not None
+    encoding = encoding if placed else encoding.for_rows(keys)
     if queries > keys and (q_positions is None or segments is not None):
         raise ValueError(
             f"more queries, {queries}, than keys, {keys}: give q_positions, and no segments"

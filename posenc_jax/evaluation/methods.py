@@ -25,11 +25,12 @@ class Method(NamedTuple):
 
         The window is not set here: at lengths within it the encoding without it is read.
         """
+        length = round(ratio * encoding.train_length)
         if self.name == "none":
-            return own
+            return own.for_rows(length)
         scale = ratio if self.scale is None else self.scale
         extended = extensions.extend(self.written or self.name, encoding, scale)
-        return extended.replace(window=encoding.window)
+        return extended.replace(window=encoding.window).for_rows(length)
 
 
 def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:

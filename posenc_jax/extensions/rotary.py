@@ -26,7 +26,8 @@ def _is_rotated(rope: Encoding) -> bool:
     if not isinstance(rope, RoPE):
         return False
     as_built = np.isclose(float64(rope.inv_freq), _theta(rope), rtol=1e-6, atol=0)
-    return not as_built.all() or bool(np.any(float64(rope.gain) != 1))
+    changed = not as_built.all() or rope.short is not None
+    return changed or bool(np.any(float64(rope.gain) != 1))
 
 
 def _has_dropped(rope: Encoding) -> bool:
@@ -185,27 +186,38 @@ def llama3(rope: RoPE, scale: float, *, low: float = 1.0, high: float = 4.0) -> 
 
 @extension(ROTATION, scale="given", of=RoPE)
 def longrope(
-    rope: RoPE, scale: float, *, lambdas: Sequence[float], attention_factor: float | None = None
+    rope: RoPE,
+    scale: float,
+    *,
+    lambdas: Sequence[float],
+    short: Sequence[float] | None = None,
+    attention_factor: float | None = None,
 ) -> RoPE:
-    """LongRoPE, Ding et al. 2024, arXiv:2402.13753: divide each pair by a searched factor.
+    """LongRoPE, Ding et al. 2024, arXiv:2402.13753: divide each pair by a searched factor, of
+    `short` (None: the same) in rows of up to L tokens.
 
-    cos and sin are multiplied by `attention_factor` (None: sqrt(1 + ln s / ln L)).
+    cos and sin are multiplied by `attention_factor` (None: sqrt(1 + ln s / ln L)) in all rows.
     """
-    pairs = rope.inv_freq.shape[-1]
-    if np.ndim(lambdas) != 1:
-        raise ValueError(f"lambdas must be a list of {pairs} numbers; got {lambdas!r}")
-    if len(lambdas) != pairs:
-        raise ValueError(
-            f"lambdas must have one factor per rotary pair, {pairs}; got {len(lambdas)}"
-        )
-    divisors = np.array([positive("each of lambdas", factor) for factor in lambdas])
+    extended = _rotate(rope, _theta(rope) / _divisors("lambdas", lambdas, rope))
+    if short is not None:
+        extended = extended.replace(short=fixed(_theta(rope) / _divisors("short", short, rope)))
     if attention_factor is None:
         check_log_length("longrope", rope)
         attention_factor = math.sqrt(1 + math.log(scale) / math.log(rope.train_length))
     else:
         positive("attention_factor", attention_factor, at_most=LARGEST_SCALE)
-    extended = _rotate(rope, _theta(rope) / divisors)
     return extended.replace(gain=fixed(float64(rope.gain) * attention_factor))
+
+
+def _divisors(name: str, factors: Sequence[float], rope: RoPE) -> np.ndarray:  # [R/2]
+    pairs = rope.inv_freq.shape[-1]
+    if np.ndim(factors) != 1:
+        raise ValueError(f"{name} must be a list of {pairs} numbers; got {factors!r}")
+    if len(factors) != pairs:
+        raise ValueError(
+            f"{name} must have one factor per rotary pair, {pairs}; got {len(factors)}"
+        )
+    return np.array([positive(f"each of {name}", factor) for factor in factors])
 
 
 @extension(ROTATION, scale="none", of=RoPE)
@@ -229,6 +241,8 @@ def drop(rope: RoPE, scale: float, *, keep: float | str = "turned", clip: str = 
     if choice("clip", clip, ("hard", "soft")) == "soft":
         place, pairs = np.cumsum(~kept, axis=-1) - 1, np.sum(~kept, axis=-1, keepdims=True)
         share = np.where(kept, 1, (1 + np.cos(np.pi * place / np.maximum(pairs - 1, 1))) / 2)
+    if rope.short is not None:
+        rope = rope.replace(short=fixed(float64(rope.short) * share))
     return _rotate(rope, float64(rope.inv_freq) * share)
 
 

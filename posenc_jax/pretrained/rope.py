@@ -113,13 +113,9 @@ def _llama3(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _longrope(found: Mapping[str, Any]) -> dict[str, Any]:
-    if found["short_factor"] != found["long_factor"]:
-        raise ValueError(
-            "rope type 'longrope' whose short_factor and long_factor differ changes its numbers "
-            "with the length read, which is not supported"
-        )
-    gain = found["attention_factor"]
+    short, gain = found["short_factor"], found["attention_factor"]
     options = {"lambdas": found["long_factor"]}
+    options |= {} if short == found["long_factor"] else {"short": short}
     return {"name": "longrope"} | options | ({} if gain is None else {"attention_factor": gain})
 
 

@@ -194,9 +194,12 @@ def _unlike(ours: Encoding, theirs: Encoding) -> list[str]:
     return [
         f"{name} of encoding {ours.name!r}{UNSTATED}"
         for name, leaf in here.items()
-        if name != "base"
-        and not (leaf.shape == there[name].shape and np.allclose(leaf, there[name], 2e-7, 0))
+        if name != "base" and not _alike(leaf, there.get(name))
     ]
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return other is not None and one.shape == other.shape and np.allclose(one, other, 2e-7, 0)
 
 
 def _positions(
@@ -261,32 +264,24 @@ def _rotary(rope: RoPE, extension: str) -> Iterator[tuple[int, dict[str, Any]]]:
     grown = freq[-1] ** (-pairs / max(1, pairs - 1))
     rounded = [float(f"{grown:.{digits}g}") for digits in (4, 7)]
     theta = next((t for t in (base, *rounded, grown) if _is_series(freq, t)), None)
-    if gain == 1 and theta is not None:
+    short = freq if rope.short is None else np.asarray(rope.short, np.float64)
+    if gain == 1 and theta is not None and short is freq:
         # NTK's scale is round and the base that it makes is not; abf has no scale.
         is_ntk = theta not in (base, rounded[0]) and scale == float(f"{scale:.4g}")
         yield reached(scale if is_ntk else 1, length), {"rope_type": "default", "rope_theta": theta}
-    stated = list(_of_extension(extension))
-    for factor, settings in [*stated, *_usual(scale)]:
-        settings = settings | {"factor": factor, "rope_theta": base}
-        if settings["rope_type"] != "linear":
+    for factor, settings in [*_of_extension(extension), *_usual(scale)]:
+        kind, settings = settings["rope_type"], settings | {"factor": factor, "rope_theta": base}
+        if kind != "linear":
             settings[ORIGINAL] = length
-        if settings["rope_type"] == "yarn" and not np.isclose(gain, 0.1 * math.log(factor) + 1):
+        if kind == "longrope":
+            settings["short_factor"], settings["long_factor"] = (
+                (built / divided).tolist() for divided in (short, freq)
+            )
+        usual = 0.1 * math.log(factor) + 1 if kind == "yarn" else None
+        if kind == "longrope" or usual and not np.isclose(gain, usual, 2e-7, 0):
             settings["attention_factor"] = _decimal(gain)
-        yield reached(factor, length), settings
-    factors = (built / freq).tolist()
-    factor = stated[0][0] if stated else scale
-    yield (
-        reached(factor, length),
-        {
-            "rope_type": "longrope",
-            "rope_theta": base,
-            "factor": factor,
-            ORIGINAL: length,
-            "short_factor": factors,
-            "long_factor": factors,
-            "attention_factor": gain,
-        },
-    )
+        if kind == "longrope" or short is freq:
+            yield reached(factor, length), settings
 
 
 KEYS = {"low": "low_freq_factor", "high": "high_freq_factor"}  # options of other names
@@ -309,6 +304,7 @@ def _usual(scale: float) -> Iterator[tuple[float, dict[str, Any]]]:
     yield scale, {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     yield scale, {"rope_type": "yarn"}
     yield scale, {"rope_type": "yarn", "truncate": False}
+    yield scale, {"rope_type": "longrope"}
 
 
 def _is_series(freq: np.ndarray, base: float) -> bool:

@@ -40,6 +40,8 @@ class RoPE(Encoding):
     # [] each: least and largest s of a factor (c ln s + 1)^2 on the logits of a query, where s is
     # its (position + 1) / L, and c.
     stretch: tuple[jax.Array, jax.Array, jax.Array] | None = None
+    # As inv_freq, in rows of up to L tokens, if it is another there; `for_rows` chooses.
+    short: jax.Array | None = None
     imaginary: bool = static(default=False)
 
     phase_of_each = True
@@ -52,7 +54,18 @@ class RoPE(Encoding):
         shape = jnp.broadcast_shapes(self.inv_freq.shape, self.alpha.shape)  # equal rank
         return jnp.broadcast_to(self.inv_freq, shape) * jnp.exp(jnp.broadcast_to(self.alpha, shape))
 
+    def for_rows(self, length):
+        if self.short is None:
+            return self
+        is_short = length <= self.train_length
+        return self.replace(inv_freq=self.short if is_short else self.inv_freq, short=None)
+
     def phase(self, positions):
+        if self.short is not None:
+            raise ValueError(
+                f"frequencies of encoding {self.name!r} depend on the length of the rows: choose "
+                "them by encoding.for_rows(length)"
+            )
         cos, sin = _rotation.cos_sin(positions_by_head(positions), by_head(self.freq))
         if self.gain.ndim == 1:
             raise ValueError(f"gain must be one number or [H, R/2]; got {self.gain.shape}")

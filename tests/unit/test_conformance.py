@@ -41,7 +41,7 @@ def rotary(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a collapsed ramp
             extended = posenc_jax.extend(name, rope, scale, **options)
-        return extended.inv_freq, extended.gain
+        return extended.for_rows(length).inv_freq, extended.gain
 
     return extended
 

@@ -23,6 +23,7 @@ BY_QUERY = "yarn:attention_factor=query"
     "extension",
     [
         "yarn",
+        "longrope:lambdas=1/2/3/4:short=1/1/2/3",
         *(pytest.param(n, marks=SLOW) for n in ("none", "pi", "ntk", "llama3", "abf:base=500")),
     ],
 )
@@ -33,9 +34,10 @@ def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, fo
     encoding = posenc_jax.extend(extension, rope, 4.0)
     pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
     read = pretrained.load(tmp_path / "out")
-    expected = forward(model, tokens, encoding)
-    actual = forward(read.model, tokens, read.encoding)
-    np.testing.assert_allclose(actual, expected, atol=2e-5)
+    for row in (tokens[:, :L], tokens):
+        expected = forward(model, row, encoding)
+        actual = forward(read.model, row, read.encoding)
+        np.testing.assert_allclose(actual, expected, atol=2e-5)
     if extension != "none":
         assert np.abs(forward(model, tokens, rope) - expected).max() > 1e-3
     assert read.facts["train_length"] == L * (1 if extension in ("none", "abf:base=500") else 4)

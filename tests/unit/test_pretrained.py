@@ -21,6 +21,7 @@ from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.evaluation import generate
 from posenc_jax.evaluation.evaluate import evaluate
 from posenc_jax.evaluation.losses import Reader
+from posenc_jax.evaluation.methods import extended_encoding
 from posenc_jax.pretrained import families
 from posenc_jax.pretrained.adopt import adopt, read
 from posenc_jax.runs.parameters import by_path
@@ -107,7 +108,10 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         ({"vocab_size": 200}, "tokenizer has 257 tokens, more than the 200"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "is not dynamic_ntk"),
         ({"rope_scaling": {"type": "su", "factor": 2.0}}, "rope type 'su' is not supported"),
-        ({"rope_scaling": LONGROPE}, "changes its numbers with the length read"),
+        (
+            {"rope_scaling": LONGROPE | {"short_factor": [1.0] * 2}},
+            "short must have one factor per rotary pair, 3; got 2",
+        ),
         (
             {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
             "rope type 'llama3': low_freq_factor is missing",
@@ -266,6 +270,19 @@ def test_an_extension_of_the_model_is_the_run_s_and_plain_is_the_original(tmp_pa
     extended = posenc_jax.extend("yarn", rope, 4.0)
     np.testing.assert_array_equal(run.parts.encoding.inv_freq, extended.inv_freq)
     assert (run.original, run.trained) == (L, 4 * L)
+
+
+def test_a_model_of_two_lists_is_read_by_the_length_of_the_rows(tmp_path):
+    adopt(write(tmp_path / "phi", config=LLAMA | {"rope_scaling": LONGROPE}), tmp_path / "run")
+    run = load_subject(tmp_path / "run")
+    assert (run.original, run.trained) == (16, L)
+    for length, divisor in ((5, 1.0), (16, 1.0), (17, 2.0), (L, 2.0)):
+        encoding, longest = extended_encoding(run, "none", length)
+        assert longest == length and encoding.short is None
+        np.testing.assert_array_equal(encoding.inv_freq, run.plain.inv_freq / divisor)
+        assert encoding.gain == np.float32((1 + np.log(2) / np.log(16)) ** 0.5)
+    steps = generate._encodings(run, "none", "prefix", 15, 4)
+    assert [float(step.inv_freq[0]) for step in steps] == [1.0, 1.0, 0.5, 0.5]
 
 
 @pytest.mark.parametrize(

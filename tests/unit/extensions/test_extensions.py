@@ -68,6 +68,37 @@ def test_the_factor_of_yarn_may_follow_the_query_or_the_row(text, scale):
     np.testing.assert_allclose(compiled(q, k, v, extended), expected, atol=2e-5)
 
 
+FITS_LONGROPE = [n for n in schemes.names() if "longrope" in extensions.fitting(build(n))]
+
+
+@pytest.mark.parametrize("name", FITS_LONGROPE)
+def test_the_length_of_the_rows_chooses_between_two_lists(name):
+    pairs = DIMS.head_dim // (1 if name == "pope" else 2)
+    near, far = ("/".join(map(str, np.geomspace(1, most, pairs))) for most in (3, 8))
+    encoding = build(name)
+    both = posenc_jax.extend(f"longrope:4:lambdas={far}:short={near}", encoding, 1.0)
+    original = both.train_length
+    for length, chosen in ((1, near), (original, near), (original + 1, far)):
+        expected = posenc_jax.extend(f"longrope:4:lambdas={chosen}", encoding, 1.0)
+        assert jax.tree.structure(both.for_rows(length)) == jax.tree.structure(expected)
+        jax.tree.map(np.testing.assert_array_equal, both.for_rows(length), expected)
+
+
+def test_a_pass_takes_the_list_of_its_length(make_model, make_tokens, forward):
+    model, plain = make_model(), rope_of()
+    both = posenc_jax.extend("longrope:4:lambdas=1/2/4/8:short=1/1/2/3+drop:keep=0.75", plain, 1.0)
+    for length, chosen in ((L, "1/1/2/3"), (L + 1, "1/2/4/8")):
+        one = posenc_jax.extend(f"longrope:4:lambdas={chosen}+drop:keep=0.75", plain, 1.0)
+        for read in (functools.partial(forward, model, make_tokens(length)), attended(length)):
+            np.testing.assert_array_equal(read(both), read(one))
+    with pytest.raises(ValueError, match=r"choose them by encoding.for_rows\(length\)"):
+        both.phase(np.arange(L))
+
+
+def attended(length):
+    return functools.partial(compiled, *qkv(length))
+
+
 def test_a_collapsed_ramp_warns():
     rope = rope_of(dims=Dims(1, 8, 8, 5))  # no pair turns even once
     with pytest.warns(UserWarning, match="ramp collapses: with L = 5 and 8 rotary dims"):

@@ -24,6 +24,7 @@ ALREADY = [  # two extensions of one kind
     ("drop", "drop:keep=0.25", "drop"),
     ("drop:clip=soft", "drop", "drop"),
     ("pi", "yarn", "rotation"),
+    ("longrope:lambdas=1/1/1/1:short=1/1/1/2:attention_factor=1", "pi", "rotation"),
     ("window", "window", "window"),
     ("interpolate", "clamp", "table"),
 ]
@@ -70,6 +71,10 @@ REFUSED = {
         ("longrope:lambdas=1/1/1", "one factor per rotary pair, 4; got 3"),
         ("longrope:lambdas=1/2/0/1", "each of lambdas must be"),
         ("longrope:lambdas=2.0", "lambdas must be a list of 4 numbers"),
+        (
+            "longrope:lambdas=1/1/1/1:short=1/1",
+            "short must have one factor per rotary pair, 4; got 2",
+        ),
         ("longrope:lambdas=1e-300/1/1/1", "each of lambdas must be a number from 1e-30 to"),
         ("llama3:low=4:high=1", "high must exceed low"),
         ("drop:clip=gentle", "clip must be one of 'hard', 'soft'; got 'gentle'"),

@@ -200,6 +200,15 @@ def test_a_dynamic_extension_leaves_the_first_l_tokens(
     assert change[:L].max() < 2e-5 and change[L:].min() > 1e-4
 
 
+TWO_LISTS = posenc_jax.extend("longrope:4:lambdas=1/2/4/8:short=1/1/2/3", build("rope"), 1.0)
+
+
+def test_a_cache_reads_rows_of_its_size(forward, make_model, make_tokens):
+    model = make_model(layers=1)
+    for size in (L, L + 1):
+        check(forward, model, TWO_LISTS, make_tokens(size, batch=2), cuts=(0, 7, 8, size))
+
+
 def test_bfloat16_stays_within_its_rounding(forward, make_model, make_tokens):
     rope, tokens = build("rope"), make_tokens(SIZE, batch=2)
     model = make_model(layers=1, dtype="bfloat16")
@@ -374,6 +383,20 @@ def test_one_encoding_per_step_is_a_full_pass_at_each_length(make_model, make_to
     assert out[0].tolist() == by_full_passes(model, encodings, prompt[0], tokens)
     stale = models.generate(model, encodings, prompt, tokens=tokens, rotated=True)
     assert stale.tolist() != out.tolist()
+
+
+def test_two_lists_follow_the_whole_row_or_the_length_so_far(make_model, make_tokens):
+    model = jax.tree.map(lambda leaf: 2.0 * leaf, make_model(layers=1))
+    prompt, found = make_tokens(L - 3), []
+    for tokens, encoding in ((4, TWO_LISTS), (9, TWO_LISTS), (9, [TWO_LISTS] * 9)):
+        several = isinstance(encoding, list)
+        read = [L - 3 + step if several else L - 4 + tokens for step in range(tokens)]
+        out = models.generate(model, encoding, prompt, tokens=tokens)
+        encodings = [TWO_LISTS.for_rows(length) for length in read]
+        assert out[0].tolist() == by_full_passes(model, encodings, prompt[0], tokens)
+        found.append(out[0].tolist())
+    stale = models.generate(model, [TWO_LISTS] * 9, prompt, tokens=9, rotated=True)
+    assert stale[0, :4].tolist() == found[2][:4] and stale[0].tolist() not in found
 
 
 def test_streamed_tokens_are_the_generated_ones(sharp, make_tokens):
