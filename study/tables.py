@@ -15,6 +15,7 @@ from study.decoding import tables as decoding
 from study.field import tables as field
 from study.gpu import tables as gpu
 from study.mixture import tables as mixture
+from study.order import law
 from study.order import tables as order
 from study.real import price
 from study.real import tables as real
@@ -24,7 +25,7 @@ from study.text import tables as text
 
 PAGES = {
     "../README.md": summary.TABLES,
-    "order/README.md": order.TABLES,
+    "order/README.md": order.TABLES | law.TABLES,
     "field/README.md": field.TABLES,
     "content/README.md": content.TABLES,
     "decoding/README.md": decoding.TABLES,

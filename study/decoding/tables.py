@@ -19,10 +19,11 @@ def decoded() -> pd.DataFrame:
 
 
 def costs() -> Table:
-    """Nats per token at 8 L, and what stale keys and a window add."""
+    """Nats per token at L and at 8 L, and what stale keys and a window add."""
     lines = {f"dynamic {name}": {"method": method} for method, name in NAMES.items()}
     current = {"semantics": ["prefix", "none"]}
     columns = {
+        "current keys, L": current | {"length": 128, "cell": loss},
         "current keys, 8 L": current | {"length": FAR, "cell": loss},
         "stale keys, 8 L": {"semantics": "stale", "length": FAR, "cell": loss},
     }

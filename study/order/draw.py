@@ -1,5 +1,5 @@
 """Draw order.png, order beyond L against training steps and against the tokens between the two
-settings: python -m study.order.draw"""
+settings, and law.png, order beside what maps of positions predict: python -m study.order.draw"""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 
 from posenc_jax import report
 from posenc_jax.plots import style
+from study.order import law
 from study.order.tables import APART, ORDER, SEPARATED, grid, separated
 
 LINES = {
@@ -21,10 +22,17 @@ LINES = {
     "RoPE with DCA": "#56B4E9",
     "T5 bias": "#0072B2",
 }
+# Methods with a map: colours, and places of the names.
+MAPS = {
+    "dca": ("#0072B2", (5.4, 0.52)),
+    "self_extend:window=4": ("#D55E00", (2.7, 0.74)),
+    "self_extend:window=16": ("#009E73", (4.15, 0.74)),
+}
 
 
 @style.styled()
 def main() -> None:
+    _law()
     figure, (left, right) = style.panels(1, 2, (11, 4.2))
     report.figure(
         grid(),
@@ -41,6 +49,31 @@ def main() -> None:
     left.set_xlabel("training steps at L = 64")
     _by_separation(right)
     style.save(figure, Path(__file__).parent / "order.png")
+
+
+def _law() -> None:
+    """What a map predicts, as lines, and what RoPE with it does, as points with their intervals."""
+    figure, (axes,) = style.panels(1, 1, (6.4, 3.6))
+    measured, places = separated(grid()), range(len(APART))
+    for method, (colour, (x, y)) in MAPS.items():
+        name = law.name_of(method)
+        axes.plot(places, law.by_separation(method), color=colour)
+        own = measured[name]
+        means = [one.mean for one in own]
+        ends = [[one.mean - one.low for one in own], [one.high - one.mean for one in own]]
+        axes.errorbar(places, means, ends, fmt="o", color=colour, markersize=5)
+        side = "left" if method != "self_extend:window=4" else "right"
+        axes.text(x, y, name.removeprefix("RoPE with "), color=colour, size=11, ha=side)
+    axes.axhline(0.5, color="0.5", linestyle=":")
+    axes.text(0, 0.47, "guessing", color="0.4", va="top", size=11)
+    axes.set(ylim=(0.35, 1.04))
+    axes.set_xticks(places, [one.partition("-")[0] for one in APART])
+    axes.set_xlabel("tokens between the two values (1: adjacent), and more", size=11)
+    axes.set_ylabel("share answered with\nthe last value", size=11)
+    style.finish(
+        figure, axes, f"Maps of positions (lines) and order beyond L (points), {SEPARATED:,} steps"
+    )
+    style.save(figure, Path(__file__).parent / "law.png")
 
 
 def _by_separation(axes: Axes) -> None:

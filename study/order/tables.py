@@ -37,6 +37,7 @@ ALIKE = ("RoPE with dynamic YaRN", "RoPE with log-n")  # at 8 L the same as YaRN
 APART = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256")
 SEPARATED = 4_800  # steps; later two seeds of RoPE change
 NOTHING, OLDER = "nothing", "older setting from the last"
+AGAIN = "nothing, trained again"
 # Of all that lies beyond L, and of what lies within.
 FOUND = {"protocol": "found", "part": "beyond", "length": FAR, "value": "found"}
 ORDER = {"protocol": "last_of_two", "part": "beyond", "length": FAR, "value": "order"}
@@ -108,9 +109,13 @@ def knock_outs() -> Table:
     rows, keys = knocked_out(), ["name", "length", "step"]
     rows = rows[(rows.extension == "none") | (rows.extension == "yarn:8") & (rows.length == FAR)]
     as_it_is = rows[rows.hidden == NOTHING].groupby(keys).order.agg(["mean", "count"])
+    shown = as_it_is[(as_it_is["count"] > 1) & (as_it_is["mean"] > 0.6)]
     lines = [
-        (f"{place[0]}, {place[1]} tokens", dict(zip(keys, place, strict=True)))
-        for place in as_it_is.index[(as_it_is["count"] > 1) & (as_it_is["mean"] > 0.6)]
+        (
+            f"{place[0]}, {place[1]} tokens",
+            dict(zip(keys, place, strict=True)) | {"cell": partial(short, of=seeds)},
+        )
+        for place, seeds in shown["count"].items()
     ]
     columns = {"steps": {"hidden": NOTHING, "value": "step", "cell": whole}}
     columns |= {hidden: {"hidden": hidden} for hidden in rows.hidden.unique()}
@@ -137,13 +142,18 @@ def by_separation(rows: pd.DataFrame) -> Table:
 
 
 def by_seed() -> Table:
-    """RoPE with YaRN by seed: adjacent settings, and what hiding the older setting takes."""
+    """RoPE with YaRN by seed: adjacent settings, what hiding the older setting takes, and the same
+    seeds trained again (the page on the encodings of 2026)."""
     rows = pd.concat([grid(), knocked_out()])
     rows = rows[rows.name == "RoPE with YaRN"]
+    again = pd.read_csv(STUDY / "field/rows/topk.csv").rename(columns={"steps": "step"})
+    again = again[again.run.str.startswith("ordered-rope-") & (again.method == "yarn:8")]
+    rows = pd.concat([rows, again.assign(hidden=AGAIN)])
     columns = {f"adjacent, {n:,}": BY_SEPARATION["1"] | {"step": n} for n in (600, 4_800, 9_600)}
     last = {"length": FAR, "step": BUDGETS[-1]}
     columns["all, 9,600"] = last | {"hidden": NOTHING}
     columns["all, older setting hidden"] = last | {"hidden": OLDER}
+    columns["all, trained again"] = ORDER | last | {"hidden": AGAIN}
     return table(rows, "seed", columns, "order", corner="seed", cell=plain)
 
 

@@ -5,7 +5,7 @@ from functools import cache
 import pandas as pd
 
 from posenc_jax.display import Table
-from posenc_jax.report.frames import Estimate
+from posenc_jax.report.frames import Estimate, selected
 from study.cells import STUDY, of_documents, signed
 
 L = 8_192
@@ -13,10 +13,13 @@ L = 8_192
 EIGHT_BOOKS, THREE_BOOKS = "026f96502d4fefb5", "1d5c9749721bf6ac"
 BOOKS = 8
 METHODS = (
-    "none streaming window:size=8192 self_extend yarn:2 yarn:4 yarn:8 dynamic_yarn ntk:2 ntk:4 pi:2"
+    "none streaming window:size=8192 self_extend yarn:2 yarn:4 yarn:8 dynamic_yarn ntk:2 ntk:4 "
+    "ntk:8 pi:2"
 )
 LENGTHS = (4_096, 8_192, 12_288, 16_384, 32_768, 65_536)
-BACK = (9_216, 10_240, 12_160, 16_384, 24_576, 32_640)
+# Rows and tokens back to copies; the nearest ones are in the rows alone.
+ROW, BACK = 12_288, (2_048, 4_096, 6_144, 7_168, 9_216, 10_240, 12_160)
+FAR_ROW, FAR_BACK = 32_768, (9_216, 10_240, 16_384, 24_576, 32_640)
 
 
 @cache
@@ -35,19 +38,16 @@ def copies() -> pd.DataFrame:
 
 
 @cache
-def memory() -> pd.DataFrame:
+def books() -> pd.DataFrame:
     """Rows of `same_token`, in which all rows of a book have the end of its window of 65,536
-    tokens, and of copies beyond L in rows of 12,288 tokens, each distance alike."""
-    books, passages = of_smollm2("same_token"), copies()
-    books = books[books.token_hash.isin([EIGHT_BOOKS, THREE_BOOKS])]
-    passages = passages[(passages.length == 12_288) & (passages.back > L)]
-    alike = passages.assign(nats=passages.nats / passages.targets, targets=1)
-    return pd.concat([books, alike])
+    tokens."""
+    rows = of_smollm2("same_token")
+    return rows[rows.token_hash.isin([EIGHT_BOOKS, THREE_BOOKS])]
 
 
 # Loss that a method adds on books to that of a plain row of L, and its own loss of passages without
 # their copies less that with them.
-LOST = {"protocol": "same_token", "length": 12_288, "less": {"method": "none", "length": L}}
+LOST = {"protocol": "same_token", "less": {"method": "none", "length": L}}
 SAVED = {"protocol": "copies", "read": False, "less": {"read": True}}
 
 
@@ -56,22 +56,32 @@ def of_books(one: Estimate) -> str:
 
 
 def of_methods() -> Table:
-    """Nats per token that each method adds on books, and those that copies beyond L save it; a
-    dagger marks what was measured on three books."""
+    """Nats per token that each method adds on books; a dagger marks three books."""
     columns = {f"{length:,}": LOST | {"length": length, "cell": of_books} for length in LENGTHS}
-    columns["saved by copies beyond L"] = SAVED
-    return of_documents(memory(), {one: {"method": one} for one in METHODS.split()}, columns)
+    return of_documents(books(), {one: {"method": one} for one in METHODS.split()}, columns)
 
 
-def by_distance() -> Table:
-    """Nats per token that a copy beyond L saves a method, by the tokens back to it."""
-    lines = {
-        f"{method}, rows of {length:,}": {"method": method, "length": length}
-        for length in (12_288, 32_768)
-        for method in sorted(METHODS.split())
-    }
-    made = of_documents(copies(), lines, {f"{back:,}": SAVED | {"back": back} for back in BACK})
+def saved(length: int, distances: tuple[int, ...]) -> Table:
+    """Nats per token that a copy saves a method in rows of a length, by the tokens back to it."""
+    lines = {method: {"method": method, "length": length} for method in sorted(METHODS.split())}
+    made = of_documents(
+        copies(), lines, {f"{back:,}": SAVED | {"back": back} for back in distances}
+    )
     return Table("", made.head, [line for line in made.rows if any(line[1:])])
+
+
+def crossing() -> Table:
+    """What a copy saves one method less what it saves another, over the same books."""
+    rows = selected(copies(), {"length": ROW})
+    rows = rows.assign(nats=rows.nats.where(~rows["read"], -rows.nats))
+    keys = ["method", "back", "document"]
+    # A book has as many targets with a copy as without, so these add up to what is saved of them.
+    rows = rows.groupby(keys).agg(nats=("nats", "sum"), targets=("targets", "max")).reset_index()
+    lines = {
+        f"{one} less {other}": {"method": one, "less": {"method": other}}
+        for one, other in (("self_extend", "yarn:2"), ("yarn:2", "ntk:2"))
+    }
+    return of_documents(rows, lines, {f"{back:,}": {"back": back} for back in BACK})
 
 
 def of_order() -> Table:
@@ -88,4 +98,10 @@ def of_order() -> Table:
     return Table("", head, body)
 
 
-TABLES = {"real": of_methods, "real-copies": by_distance, "real-order": of_order}
+TABLES = {
+    "real": of_methods,
+    "real-copies": lambda: saved(ROW, BACK),
+    "real-crossing": crossing,
+    "real-far": lambda: saved(FAR_ROW, FAR_BACK),
+    "real-order": of_order,
+}
