@@ -37,6 +37,14 @@ def test_every_extension_has_a_row():
     assert "yarn" in names and set(names) <= in_first_cells(ENCODINGS)
 
 
+def test_the_readme_counts_encodings_and_extensions():
+    encodings = committed(schemes.names(), "posenc_jax", "schemes")
+    written = committed(extensions.records(), "posenc_jax", "extensions")
+    names = [n for n in extensions.records() if re.sub("^(dynamic|stepped)_", "", n) in written]
+    assert f" {len(encodings)} position encodings " in README
+    assert f" {len(names) - ('none' in names)} context extensions " in README
+
+
 def test_a_file_cites_the_papers_of_its_row():
     """An idea of one's own has no paper."""
     rows = [row for row in ENCODINGS.splitlines() if row.startswith("| `") and "/abs/" in row]
