@@ -67,7 +67,9 @@ def save_run(
         raise ConfigError(f"{workdir} has no tokenizer to write: {encoder.why}")
     name, own = "none", config.extension
     if own.name in TYPES:
-        options = {name: value for name, value in own.options.items() if name in STATED}
+        options = {
+            name: value for name, value in own.options.items() if name in (*NUMBERS, "truncate")
+        }
         name = composition.text([Part(own.name, own.scale, options)])
     facts: dict[str, Any] = {"prefix": config.data.prefix, "train_length": config.train_length}
     return save(model, encoding, encoder, folder, layout=layout, extension=name, **facts)
@@ -286,7 +288,7 @@ def _rotary(rope: RoPE, extension: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 KEYS = {"low": "low_freq_factor", "high": "high_freq_factor"}  # options of other names
 TYPES = {"pi": "linear", "yarn": "yarn", "llama3": "llama3", "longrope": "longrope"}
-STATED = ("low", "high", "beta_fast", "beta_slow", "truncate")
+NUMBERS = ("low", "high", "beta_fast", "beta_slow")
 
 
 def _of_extension(text: str) -> Iterator[tuple[float, dict[str, Any]]]:
@@ -295,7 +297,8 @@ def _of_extension(text: str) -> Iterator[tuple[float, dict[str, Any]]]:
         if record.name in TYPES:
             usual = {name: option.default for name, option in record.options.items()}
             values = usual | dict(part.options)
-            stated = {KEYS.get(name, name): values[name] for name in STATED if name in values}
+            stated = {KEYS.get(one, one): float(values[one]) for one in NUMBERS if one in values}
+            stated |= {name: values[name] for name in ("truncate",) if name in values}
             yield float(part.scale or 1), {"rope_type": TYPES[record.name]} | stated
 
 

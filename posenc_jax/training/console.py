@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from posenc_jax.composition import with_scale
 from posenc_jax.config import Training
 from posenc_jax.config.compare import changed
 from posenc_jax.config.resolve import original_length, reached, saved_config
@@ -188,16 +189,21 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
 def _extended(config: Training) -> str:
     """What becomes of the extension of the run whose weights are taken; scales count from L."""
     before, now = saved_config(Path(config.init_from)).extension, config.extension
-    said = f"extended by {now.name}"
-    if now == before:
-        said = f"whose {now.name} stays"
-    elif before.name != "none":
-        said = f"whose {before.name}:{before.scale:g} is replaced by {now.name}"
     if now.name == "none":
         return ""
-    original = original_length(config)
-    reach = f" x L = {original:,}: {reached(now.scale, original):,} tokens"
-    return f", {said}, {now.scale:g}{reach if now.scale != 1 else ''}"
+    was, name = (
+        with_scale(one.name, one.scale) if one.scale != 1 else one.name for one in (before, now)
+    )
+    change = f"whose {was} is replaced by {name}"
+    if before.name == "none":
+        change = f"extended by {name}"
+    elif now == before:
+        change = f"whose {name} stays"
+    if now.scale == 1:
+        return f", {change}"
+    scale, original = f"{now.scale:g}", original_length(config)
+    length = reached(now.scale, original)
+    return f", {change}: {scale} x L = {scale} x {original:,} = {length:,} tokens"
 
 
 class Recorder:
