@@ -443,7 +443,7 @@ ELSEWHERE = {
     "extension.name": "rope_scaling rope_parameters rope_type rope_linear_scaling_factor",
     "batch_size": "bs batch per_device_train_batch_size per_device_batch_size",
     "steps": "max_iters max_steps num_steps train_steps iterations",
-    "learning_rate": "lr max_lr",
+    "learning_rate": "lr max_lr base_lr peak_lr rate",
     "final_rate": "min_lr",
     "warmup_steps": "warmup warmup_iters num_warmup_steps",
     "weight_decay": "wd",
@@ -456,23 +456,30 @@ ELSEWHERE = {
     "sequence": "ici_context_parallelism",
     "data.source": "dataset dataset_type",
     "data.path": "data_path data_dir hf_path",
+    "data.valid_path": "test_path val_path eval_path dev_path validation_path",
     "data.name": "hf_name",
     "documents": "limit",  # of an evaluation
 }
 
 
+OF_WANDB = ("tags", "entity", "notes")  # which it reads from the environment alone
 OF_ENCODINGS = ("encoding.base", "encoding.fraction")  # known once the encoding is
 
 
 def unknown(field: str, names: Sequence[str]) -> str:
     """The message about a field that is none of these names."""
+    last = field.rpartition(".")[2].removeprefix("wandb_")
     guess = " or ".join(map(repr, meant(field, names)))
     guess = guess and f"did you mean {guess}? "
+    if "wandb.mode" in names and last in OF_WANDB:
+        guess = f"set WANDB_{last.upper()} in the environment; "
     return f"unknown field {field!r}; {guess}--help lists all fields"
 
 
 def meant(field: str, names: Sequence[str]) -> list[str]:
     """The names that a field which is none of them may stand for."""
+    if (joined := field.replace(".", "_")) in names:
+        return [joined]
     last = field.rpartition(".")[2]
     for ours, theirs in ELSEWHERE.items():
         if last in theirs.split() and ours.partition(",")[0] in (*names, *OF_ENCODINGS):

@@ -134,14 +134,19 @@ NAMES = {
     "ici_fsdp_parallelism": "'sharding'",
     "hf_name": "'data.name'",
     "train_lenght": "'train_length'",
+    "optimizer.rate": "'learning_rate'",
+    "data.test_path": "'data.valid_path'",
 }
+OF_WANDB = {"wandb.tags": "WANDB_TAGS", "wandb.entity": "WANDB_ENTITY"}  # variables
 
 
 def test_names_of_other_projects_are_answered_with_ours(call, tmp_path):
-    words = [f"--config.{field}=64" for field in NAMES]
+    words = [f"--config.{field}=64" for field in NAMES | OF_WANDB]
     lines = call("train.py", tmp_path / "run", *words, code=2).splitlines()
-    for line, (field, ours) in zip(lines, NAMES.items(), strict=True):
-        assert line.startswith(f"error: unknown field {field!r}; did you mean {ours}?")
+    answers = [f"did you mean {ours}?" for ours in NAMES.values()]
+    answers += [f"set {variable} in the environment;" for variable in OF_WANDB.values()]
+    for line, field, answer in zip(lines, NAMES | OF_WANDB, answers, strict=True):
+        assert line.startswith(f"error: unknown field {field!r}; {answer}")
 
 
 def test_all_mistakes_are_reported_together(call, tmp_path):
