@@ -107,14 +107,17 @@ def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) 
     from posenc_jax.evaluation import check, evaluate
     from posenc_jax.runs.subject import run_config
     from posenc_jax.runs.workdir import Workdir
-    from posenc_jax.tracking.wandb import log_with_training
+    from posenc_jax.tracking.wandb import log_job, log_with_training
     from posenc_jax.training import loop
 
     check.refuse_unfit(evaluation, config)
     readable = partial(check.refuse_unreadable, evaluation, config)
+    before = Workdir(workdir).config()
     code = loop.train(config, workdir, readable)
     if code != DONE:
         return code
+    if before is not None and before.wandb.job != config.wandb.job:
+        log_job(run_config(workdir), workdir)
     curves = show(workdir, evaluate.evaluate(evaluation, workdir))
     assert curves is not None  # of one process
     log_with_training(run_config(workdir), workdir, curves)

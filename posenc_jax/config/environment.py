@@ -15,6 +15,7 @@ VARIABLES = {  # by field of config.wandb
     "project": "WANDB_PROJECT",
     "group": "WANDB_RUN_GROUP",
     "name": "WANDB_NAME",
+    "job": "WANDB_JOB_TYPE",
     "dir": "WANDB_DIR",
 }
 MODES = {"dryrun": "offline", "run": "online"}  # older names

@@ -111,6 +111,7 @@ class Wandb:
     project: str = default("posenc-jax", "project that runs are logged in")
     name: str = default("", "empty: the name of the workdir")
     group: str = default("", "empty: data, tokenizer, length and size")
+    job: str = default("", "job type of the training, and a tag; empty: train, without a tag")
     dir: str = default("", "where wandb keeps its files; empty: the workdir")
     required: bool = default(False, "True: fail if wandb fails", true_or_false)
 

@@ -54,7 +54,7 @@ class Trial(Job):
 
     @property
     def command(self) -> list[str]:
-        return self._train
+        return [*self._train, "--config.wandb.job=tuning"]
 
     @property
     def no_result(self) -> str:

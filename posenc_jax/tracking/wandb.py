@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import shlex
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -87,18 +88,26 @@ class Curves(NamedTuple):
 def log_with_training(config: Training, workdir: Path, curves: Curves) -> None:
     """Log the curves in the wandb run of the training, where wandb's sweeps read their numbers.
 
-    wandb cannot change a logged point, so later curves become a run of their own.
+    wandb cannot change a logged point, so later curves become a run of their own. So do those of
+    an offline run: a file of the same id would replace the training's history at a server, unless
+    both are uploaded by a wandb that resumes.
     """
     if _is_off(config.wandb.mode) and not config.wandb.required:
         return  # training said so
     identity, path = identity_of(workdir), workdir / "eval" / "wandb_with_training"
-    if _read(path) == identity:
+    if config.wandb.mode == "offline" or _read(path) == identity:
         return log_evaluation(config, config.wandb.mode, workdir, curves)
     subject = {name: curves.facts[name] for name in ("step", "data_fingerprint")}
     facts = {"evaluation": curves.facts["evaluation"] | subject}
     if _log_curves(View(config, workdir, identity, facts), curves):
         write_atomically(path, identity)
         write_atomically(workdir / "eval" / "wandb_id", _digest_of(curves.rows))
+
+
+def log_job(config: Training, workdir: Path) -> None:
+    """Log the job type and tags of a training that was done under others, such as a trial's."""
+    if not _is_off(config.wandb.mode):
+        View(config, workdir, identity_of(workdir), {}).finish(DONE, {})
 
 
 def log_evaluation(config: Training, mode: str, workdir: Path, curves: Curves) -> None:
@@ -194,7 +203,7 @@ def _start(
         project=config.wandb.project,
         group=config.wandb.group or group,
         name=name if job == "train" else f"{name}-{job}",
-        job_type=job,
+        job_type=config.wandb.job or job if job == "train" else job,
         tags=tags,
         id=identity,
         resume="allow",
@@ -222,7 +231,9 @@ def _group_and_tags(config: Training) -> tuple[str, list[str]]:
     tag = fields[{"mixture": "mixture", "synthetic": "task"}.get(source, "source")]
     if source == "tokens":
         text = tag = Path(fields["tokens"]).name
-    tags = [word[:64] for word in (config.encoding.name, tag, size)]  # wandb takes no more letters
+    given = os.environ.get("WANDB_TAGS", "").split(",")
+    words = filter(None, (config.encoding.name, tag, size, config.wandb.job, *given))
+    tags = [word[:64] for word in words]  # wandb takes no more letters
     return f"{text}-L{config.train_length}-{size}", tags
 
 

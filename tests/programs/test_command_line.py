@@ -136,6 +136,7 @@ NAMES = {
     "train_lenght": "'train_length'",
     "optimizer.rate": "'learning_rate'",
     "data.test_path": "'data.valid_path'",
+    "wandb.job_type": "'wandb.job'",
 }
 OF_WANDB = {"wandb.tags": "WANDB_TAGS", "wandb.entity": "WANDB_ENTITY"}  # variables
 

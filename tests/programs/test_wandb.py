@@ -207,7 +207,9 @@ def test_the_documented_variables_keep_command_and_host_from_wandb(program, tmp_
 
 
 def test_one_command_uploads_a_resumed_run_and_its_evaluations(call, tmp_path):
-    """wandb keeps a folder for each part, and uploads those of one id in order."""
+    """wandb keeps a folder for each part, and uploads those of one id in order. Curves have an id of
+    their own: the second file of an id would replace the first one's history if wandb did not
+    resume."""
     run = tmp_path / "run of mine"
     fields = {"wandb.mode": "offline", "steps": 3, "log_every": 1}
     words = [*EVALUATE, *SHORT, "--evaluate.extensions=none,yarn,pi:3"]
@@ -219,8 +221,10 @@ def test_one_command_uploads_a_resumed_run_and_its_evaluations(call, tmp_path):
     advice = f"wandb: offline, to upload: wandb sync '{run}/wandb'/offline-run-*\n"
     assert out.count("to upload") == out.count(advice) == 4
     identity = (run / "wandb_id").read_text()
-    assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == 4
-    paths = sorted(run.glob(f"wandb/offline-run-*/run-{identity}.wandb"))
+    first, again, *of_curves = sorted(run.glob("wandb/offline-run-*/*.wandb"))
+    assert {path.name for path in (first, again)} == {f"run-{identity}.wandb"}
+    assert len({path.name for path in of_curves} - {first.name}) == len(of_curves) == 2
+    paths = [first, again, of_curves[0]]
     for _ in range(30):  # wandb's own process may still be writing
         parts = [written(path) for path in paths]
         if all(codes and summary for _, _, summary, _, codes in parts):
@@ -229,7 +233,8 @@ def test_one_command_uploads_a_resumed_run_and_its_evaluations(call, tmp_path):
     assert [codes for *_, codes in parts] == [[75], [0], [0]]
     *trained, (_, metrics, summary, history, _) = parts
     settings = trained[0][0]
-    assert settings.display_name == "run of mine"
+    assert settings.display_name == "run of mine" and settings.job_type == "train"
+    assert parts[2][0].job_type == "eval" and parts[2][0].run_group == settings.run_group
     keys = {item.key for item in settings.config.update}
     assert {"encoding", "model", "seed", "train_length"} <= keys
     lines = [
@@ -298,6 +303,21 @@ def test_a_run_is_evaluated_in_its_wandb_run_once_it_is_done(call, started, tmp_
     *_, other = started  # points cannot be changed: other curves are another run
     assert len(started) == 4 and other["id"] != started[0]["id"]
     assert other["run"].summary[METRIC] == pytest.approx(bits(run)) != one.summary[METRIC]
+
+
+def test_a_trial_of_a_rate_has_a_job_and_a_tag_that_the_chosen_one_loses(
+    call, started, environment, tmp_path
+):
+    environment(TAGS="theirs,paper")
+    run = tmp_path / "run"
+    call("train.py", run, **ONLINE | {"wandb.job": "tuning"})
+    call("train.py", run, *EVALUATE, *SHORT, **ONLINE)
+    assert [one["job_type"] for one in started] == ["tuning", "train", "train"]
+    own = ["rope", "text", "1x16"]
+    assert [one["tags"] for one in started] == [
+        [*own, *more, "theirs", "paper"] for more in (["tuning"], [], [])
+    ]
+    assert len({one["id"] for one in started}) == 1 and not started[1]["run"].points
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def near(rate, encoding_rate=1.0):
 
 
 def test_a_scheme_without_trained_arrays_is_tried_at_three_rates(run, tmp_path):
-    code, started, _, _ = run(content(), near(3e-3))
+    code, started, plan, _ = run(content(), near(3e-3))
     assert code == errors.DONE
     assert list(dict(started)) == [
         "rope-s0-learning_rate=0.001",
@@ -93,6 +93,8 @@ def test_a_scheme_without_trained_arrays_is_tried_at_three_rates(run, tmp_path):
     ]
     evaluated = {name for name, evaluates in started if evaluates}
     assert evaluated == {f"rope-s{seed}-learning_rate=0.003" for seed in range(2)}
+    jobs = {job.name: "--config.wandb.job=tuning" in job.command for job in plan.jobs()}
+    assert jobs == {name: name not in evaluated for name in dict(started)}
     rows = table(tmp_path)
     assert [float(row["times"]) for row in rows] == [0.333, 1.0, 3.0]
     assert [row["chosen"] for row in rows] == ["", "yes", ""] == [row["shipped"] for row in rows]
