@@ -136,12 +136,9 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
     """Read one evaluation of each run: the named one, else that of its own held-out text."""
     folders = list(folders)
     choices, notes = _choices(folders)
-    trials = set(choices[choices.chosen == ""].id)  # served only to choose rates
     runs: list[Run] = []
     edited: list[OtherConfig] = []
     for folder in runs_in(folders):
-        if str(folder) in trials and not exists(folder / "eval"):
-            continue
         try:
             run = _trained(folder, notes)
         except (Stop, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -172,14 +169,18 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
 
 
 def runs_in(folders: Iterable[Path]) -> list[Path]:
-    """Folders of runs, including the runs inside folders of sweeps."""
-    runs: dict[Path, None] = {}
+    """Folders of runs, including the runs inside folders of sweeps, save trials of a rate that was
+    not chosen."""
+    folders, runs = list(folders), {}
+    choices, _ = _choices(folders)
+    trials = set(choices[choices.chosen == ""].id)
     for folder in folders:
         if not folder.is_dir():
             raise DataError(f"{folder} is not a folder of a run or a sweep")
         run_folders = [folder] if (folder / "config.json").exists() else []
         for run in run_folders or sorted(path.parent for path in folder.glob("*/config.json")):
-            runs[run.resolve()] = None
+            if str(run.resolve()) not in trials:
+                runs[run.resolve()] = None
     return list(runs)
 
 

@@ -36,12 +36,11 @@ def test_curves_are_of_one_evaluation_and_the_documented_table_averages_nothing(
         call("eval_extrapolation.py", evaluated, *EVALUATION, *more)
     page = (ROOT / "docs" / "evaluation.md").read_text()
     (line,) = re.findall(r"`posenc_jax\.curves\(\"runs/rope\"\)\.pivot\((.*?)\)` is the", page)
-    assert line == 'index=["protocol", "part", "method"], columns="length", values="bpb"'
-    index = ["protocol", "part", "method"]
+    assert line == 'index=["run", "protocol", "part", "method"], columns="length", values="bpb"'
+    index = ["run", "protocol", "part", "method"]
     table = posenc_jax.curves(evaluated).pivot(index=index, columns="length", values="bpb")
     expected = {
-        (row["protocol"], row["part"], row["method"], int(row["length"])): float(row["bpb"])
-        for row in before
+        (*(row[name] for name in index), int(row["length"])): float(row["bpb"]) for row in before
     }
     assert table.stack().dropna().to_dict() == pytest.approx(expected) and len(expected) > 20
     few = posenc_jax.curves([evaluated], "few")

@@ -207,9 +207,8 @@ def test_the_documented_variables_keep_command_and_host_from_wandb(program, tmp_
 
 
 def test_one_command_uploads_a_resumed_run_and_its_evaluations(call, tmp_path):
-    """wandb keeps a folder for each part, and uploads those of one id in order. Curves have an id of
-    their own: the second file of an id would replace the first one's history if wandb did not
-    resume."""
+    """wandb keeps a folder for each part, and uploads those of one id in order. The second file of
+    an id replaces the first one's history if wandb does not resume, so curves have their own."""
     run = tmp_path / "run of mine"
     fields = {"wandb.mode": "offline", "steps": 3, "log_every": 1}
     words = [*EVALUATE, *SHORT, "--evaluate.extensions=none,yarn,pi:3"]

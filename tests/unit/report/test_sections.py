@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from evaluated import make_run
 
+import posenc_jax
 from posenc_jax.report import learning, sections, tables
 from posenc_jax.report.runs import read_runs
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
@@ -133,6 +134,16 @@ def test_shipped_and_tuned_rates_of_a_scheme_are_both_listed(tuned, tmp_path):
         config.write_text(json.dumps(fields | {"data": fields["data"] | {"choose_fraction": 0.1}}))
     data = read_runs([tuned, shipped])
     assert {run.group for run in data.runs} == {"rope", "rope-learning_rate=0.003"}
+
+
+def test_curves_of_a_tuned_sweep_are_of_its_final_runs(tuned, capsys):
+    table = posenc_jax.curves(tuned).pivot(
+        index=["run", "protocol", "part", "method"], columns="length", values="bpb"
+    )
+    assert set(table.index.get_level_values("run")) == {
+        f"rope-s{seed}-learning_rate=0.003" for seed in (0, 1)
+    }
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_a_damaged_table_of_rates_is_a_note(tuned):
