@@ -30,13 +30,15 @@ class Panels(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Text for a terminal, Markdown, LaTeX or, with the last two fields, a report's page."""
+    """Text for a terminal, Markdown, LaTeX, or with `kinds` and `marks` a report's page."""
 
     caption: str
     head: Sequence[str]  # the name of each column
     rows: Sequence[Sequence[str]]  # a name, and a value for each further column
     kinds: Sequence[str] = ("left",)  # of the first columns: left, words, prose or empty
     marks: Sequence[str] = ()  # of the rows: tie
+    apart: int = 0  # of the last rows, which LaTeX sets below a rule, as baselines
+    label: str = ""  # in LaTeX
 
 
 NONE = "–"  # a cell without a value; "-" on a terminal, and a dash in LaTeX
@@ -122,15 +124,20 @@ def latex(table: Table) -> str:
     def form(cells: Sequence[str]) -> str:
         return " & ".join(map(tex, cells)) + r" \\"
 
+    first = len(table.rows) - table.apart
+    rule = [r"\midrule"] if 0 < first < len(table.rows) else []
     return "\n".join(
         [
             r"\begin{table}",
             rf"\caption{{{tex(table.caption)}}}",
+            *([rf"\label{{{table.label}}}"] if table.label else []),
             rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
             r"\toprule",
             form(table.head),
             r"\midrule",
-            *map(form, table.rows),
+            *map(form, table.rows[:first]),
+            *rule,
+            *map(form, table.rows[first:]),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table}",

@@ -136,7 +136,17 @@ def _by_group(protocol: str, points: Frame, value: str) -> Table:
         for method in (*(m for m in WORDS if m in best), *extensions):
             name = WORDS.get(method, f"  + {method}") or group
             rows.append((name, _of(group, method)))
-    return table(points, rows, "length", value, caption=caption, cell=alone)
+    made = table(points, rows, "length", value, caption=caption, cell=alone)
+    at = sorted(points.length.unique())
+    return made._replace(rows=[*made.rows, *_references(points, value, "length", at)])
+
+
+def _references(points: Frame, value: str, columns: str, at: Sequence) -> list[list[str]]:
+    """Accuracies that are no run's: of all that a window holds, and of a reader without order."""
+    known = {"ceiling": "ceiling"} if columns == "length" else {}  # of a part it says nothing
+    known = known | {"no order": "orderless"} if value == "accuracy" else {}
+    means = {name: points.groupby(columns)[column].mean() for name, column in known.items()}
+    return [[name, *map(decimal, row[at])] for name, row in means.items() if row.notna().any()]
 
 
 WORDS = {"none": ""} | {name: f"  {words}" for name, words in BASELINES.items()}
@@ -184,7 +194,7 @@ def _table_of_protocol(
     kept = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}
     )
-    pairs = [pair for pair in mean.index if pair in kept]
+    pairs = sorted((pair for pair in mean.index if pair in kept), key=_is_baseline)
     unknown = answers.parts_with_few_answers(points) if protocol.by_part else set()
     counts = points.groupby(["group", "method"]).seed.nunique()[pairs]
     few, most = int(counts.min()), int(counts.max())
@@ -194,20 +204,21 @@ def _table_of_protocol(
     lines = [
         [*line, *[str(count)] * (few < most)] for line, count in zip(made.rows, counts, strict=True)
     ]
-    if value == "accuracy":
-        of_all, more = points.groupby(columns), [NONE] * (few < most)
-        if not protocol.by_part:
-            ceilings = of_all.ceiling.mean()
-            lines.insert(0, ["ceiling", *(decimal(ceilings[at]) for at in mean), *more])
-        if points.orderless.notna().any():
-            orderless = of_all.orderless.mean()
-            lines.append(["no order", *(decimal(orderless[at]) for at in mean), *more])
+    references = _references(points, value, columns, list(mean))
+    lines += [[*line, *[NONE] * (few < most)] for line in references]
+    apart = sum(map(_is_baseline, pairs)) + len(references)
     over = f"{most}" if few == most else f"{few} to {most}"
     of_seeds = f"mean and standard deviation over {over} seeds" if most > 1 else "one seed"
     unit = "bits per byte" if value == "bpb" else "accuracy"
     left_out = f" {NONE}: fewer than {answers.FEWEST_ANSWERS} answers." if unknown else ""
-    caption = f"{protocol.name}: {protocol.title}; {unit}, {of_seeds}.{left_out}"
-    return Table(caption, [*made.head, *["seeds"] * (few < most)], lines)
+    name = protocol.name
+    caption = f"{name}: {protocol.title}; {unit}, {of_seeds}.{left_out}"
+    head, label = [*made.head, *["seeds"] * (few < most)], f"tab:{name.replace('_', '-')}"
+    return Table(caption, head, lines, apart=apart, label=label)
+
+
+def _is_baseline(pair: tuple[str, str]) -> bool:
+    return pair[1] in BASELINES
 
 
 def _numbers(part: str) -> list[float]:

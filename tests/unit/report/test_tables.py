@@ -27,11 +27,11 @@ def test_a_table_per_protocol_the_best_first_and_nothing_twice(data):
     data.points.loc[data.points.part == "1-64", "answers"] = 19.0
     answers, gap, text = every(data)
     assert [row[0] for row in answers.rows] == [
-        "ceiling",
         "RoPE, oracle",
         "RoPE with YaRN by 8",
         "RoPE",
         "RoPE, window of L",
+        "ceiling",
     ]
     assert gap.head == ["", "1-64", "65-512"] and gap.rows[0] == [
         "RoPE with YaRN by 8",
@@ -113,7 +113,7 @@ def test_seeds_are_a_mean_and_a_standard_deviation_and_unlike_numbers_are_listed
     data = [cell("rope-a", "none", value) for value in (0.4, 0.6)]
     data[1] = [row | {"seed": 1} for row in data[1]]
     table = every(gathered(*data))[0]
-    assert table.rows[1] == ["RoPE", "0.500 ±0.141"] and "over 2 seeds" in table.caption
+    assert table.rows[0] == ["RoPE", "0.500 ±0.141"] and "over 2 seeds" in table.caption
     few = gathered(*data)
     few.points.loc[few.points.part == "1-64", "answers"] = 19.0
     assert every(few)[1].rows == [["RoPE", "–", "0.500 ±0.000"]]
@@ -121,9 +121,9 @@ def test_seeds_are_a_mean_and_a_standard_deviation_and_unlike_numbers_are_listed
     assert "standard deviation over 1 to 2 seeds" in table.caption
     assert table.head == ["", "512", "seeds"]
     assert table.rows == [
-        ["ceiling", "1.000", "–"],
         ["FIRE", "0.900", "1"],
         ["RoPE", "0.500 ±0.141", "2"],
+        ["ceiling", "1.000", "–"],
     ]
 
 
@@ -136,6 +136,11 @@ def test_files_are_markdown_and_latex_and_earlier_ones_do_not_stay(data, tmp_pat
     latex = paths[1].read_text()
     assert r"alibi\_b & 2.000 & 2.000 \\" in latex
     assert not re.search(r"(?<!\\)[_%#]", latex)
+    answered, *_ = latex.split("\n\n")
+    assert answered.splitlines()[2] == r"\label{tab:answers}"
+    below = answered.rpartition(r"\midrule")[2].splitlines()
+    assert [line.partition(" &")[0] for line in below[1:3]] == ["RoPE, window of L", "ceiling"]
+    assert latex.count(r"\label{") == 3 and latex.count(r"\midrule") == 5  # text has no baseline
     assert display.tex("50% ±1 a_b \\ x – y") == r"50\% $\pm$1 a\_b \textbackslash{} x -- y"
     assert display.markdown(display.Table("", ["a|b"], [])).count("\\|") == 1
     empty = replace(data, points=data.points.iloc[:0])
