@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from posenc_jax.extensions import extend
     from posenc_jax.layers import Wrapper, stack
+    from posenc_jax.positions import place
     from posenc_jax.runs.subject import load_run
     from posenc_jax.runtime import backend
     from posenc_jax.schemes import build
@@ -38,6 +39,7 @@ _HOME = {
     "Wrapper": "layers",
     "combine": "encoding",
     "partition": "encoding",
+    "place": "positions",
     "stack": "layers",
     "trained_mask": "encoding",
     "build": "schemes",
@@ -76,6 +78,7 @@ __all__ = [
     "extensions",
     "load_run",
     "partition",
+    "place",
     "pretrained",
     "recipe",
     "schemes",

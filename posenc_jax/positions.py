@@ -4,7 +4,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.encoding import Encoding, Tokens, check_far, check_reach, known_values
+from posenc_jax.encoding import (
+    Encoding,
+    Tokens,
+    check_encoding,
+    check_far,
+    check_reach,
+    known_values,
+)
+
+
+def place(
+    x: jax.Array,  # [B, T, D], embeddings
+    encoding: Encoding,
+    key: jax.Array | None,  # draws the positions of a training step; None: of an evaluation
+    segments: jax.Array | None = None,  # [T] or [B, T], as in `attend`
+) -> tuple[jax.Array, Tokens]:
+    """Return the input of the first layer, and the tokens of the row, which `attend` takes.
+
+    Their `document`, if there are segments, also goes to `encoding.read(x, document=...)`.
+    """
+    check_encoding(encoding)
+    if x.ndim != 3:
+        raise ValueError(f"x must be the embeddings [B, T, D]; got {x.shape}")
+    batch, length, _ = x.shape
+    if segments is not None:
+        segments = jnp.broadcast_to(documents_of(segments, length, batch), (batch, length))
+    row = tokens_of_row(encoding, batch, length, key, segments)
+    return encoding.layer(0).embed(x, row.position), row
 
 
 def tokens_of_row(
@@ -15,7 +42,7 @@ def tokens_of_row(
     documents: jax.Array | None = None,  # [B, T]
 ) -> Tokens:
     """Build the tokens of a row at the encoding's positions; with a key, draw them randomly."""
-    position = place(encoding, length, key, documents)
+    position = positions_of_row(encoding, length, key, documents)
     return Tokens(
         position=check_places("positions", position, length, batch),
         document=documents,
@@ -23,7 +50,7 @@ def tokens_of_row(
     )
 
 
-def place(
+def positions_of_row(
     encoding: Encoding,
     length: int,
     key: jax.Array | None = None,
@@ -44,6 +71,11 @@ def in_document(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
     """Return the index of each token in its document, 0, 1, ..."""
     index = jnp.broadcast_to(jnp.arange(segments.shape[1]), segments.shape)
     return index - jax.lax.cummax(jnp.where(_starts(segments), index, 0), axis=1)
+
+
+def documents_of(segments, length: int, batch: int) -> jax.Array:  # [B or 1, T]
+    """Check the segments of rows and number their documents."""
+    return number_documents(jnp.atleast_2d(check_segments("segments", segments, length, batch)))
 
 
 def number_documents(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]

@@ -10,7 +10,7 @@ import numpy as np
 from posenc_jax.attention import ring, target
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import MATERIALISED, Unfit
-from posenc_jax.attention.plain import check_fits, plain, ready, rotate, turn
+from posenc_jax.attention.plain import check_fits, part, plain, ready, rotate, turn
 from posenc_jax.attention.regions import by_regions, merge, phase_between, with_sink
 from posenc_jax.attention.several import kernel, kernel_if_fit
 from posenc_jax.attention.sharpest import sharpest
@@ -20,9 +20,8 @@ from posenc_jax.layers import bearer, overrides, topk_of
 from posenc_jax.positions import (
     check_ascending,
     check_places,
-    check_segments,
-    number_documents,
-    place,
+    documents_of,
+    positions_of_row,
 )
 
 __all__ = [
@@ -123,6 +122,7 @@ def attend(
     k: jax.Array,  # [B, S, G, K]
     v: jax.Array,  # [B, S, G, K]
     encoding: Encoding,
+    row: Tokens | None = None,  # of the keys, from `posenc_jax.place`
     *,
     q_positions: jax.Array | None = None,  # [Q] or [B, Q]
     k_positions: jax.Array | None = None,  # [S] or [B, S]
@@ -134,10 +134,11 @@ def attend(
 ) -> jax.Array:  # [B, Q, H, K]
     """Compute causal attention of the queries to the keys.
 
-    Without positions the keys have the encoding's first S positions, which restart in each document
-    of segments, and the queries are the last Q keys. Given positions must ascend within a document
-    and determine visibility: a query sees keys up to its own position, and with a window only those
-    at most `window - 1` positions back.
+    The queries are the last Q tokens of the row. Without one, and without positions, the keys have
+    the first S positions, which restart in each document of segments; encodings that embed or draw
+    positions need a row. Given positions must ascend within a document and determine visibility: a
+    query sees keys up to its own position, and with a window only those at most `window - 1`
+    positions back.
 
     Neighbours with equal segments share a document; an id that recurs later starts another one. The
     queries belong to the documents of the last Q keys.
@@ -148,37 +149,19 @@ def attend(
     """
     _check(q, k, v, encoding)
     encoding = encoding.windowed(window)
-    batch, queries, keys = len(q), q.shape[1], k.shape[1]
     placed = q_positions is not None or k_positions is not None
-    encoding = encoding if placed else encoding.for_rows(keys)
-    if queries > keys and (q_positions is None or segments is not None):
-        raise ValueError(
-            f"more queries, {queries}, than keys, {keys}: give q_positions, and no segments"
-        )
-    documents = None
-    if segments is not None:
-        documents = jnp.atleast_2d(check_segments("segments", segments, keys, batch))
-        documents = number_documents(documents)
-    if k_positions is None:
-        k_positions = place(encoding, keys, None, documents)
-    k_positions = check_places("k_positions", k_positions, keys, batch)
-    if q_positions is None:
-        q_positions = k_positions[..., keys - queries :]
-    q_positions = check_places("q_positions", q_positions, queries, batch)
-    if placed:
-        check_ascending(k_positions, documents)
-    if q_positions.ndim != k_positions.ndim:
-        q_positions, k_positions = (jnp.atleast_2d(p) for p in (q_positions, k_positions))
-    if phase is None:
-        phase = phase_between(encoding, q_positions, k_positions)
-    both = (None if documents is None else documents[:, keys - queries :]), documents
-    orders = (q_positions, k_positions) if placed else (None, None)
-    sides = _features(encoding, features, batch, queries, keys, placed)
-    contiguous = not placed and encoding.consecutive()
+    encoding = encoding if placed else encoding.for_rows(k.shape[1])
+    if row is None:
+        q_tokens, k_tokens = _tokens(q, k, encoding, q_positions, k_positions, segments)
+    else:
+        q_tokens, k_tokens = _of_row(q, k, row, placed or segments is not None)
+    features = _features(encoding, features, len(q), q.shape[1], k.shape[1], placed)
     q_tokens, k_tokens = (
-        Tokens(position=p, document=d, order=o, features=f, contiguous=contiguous)
-        for p, d, o, f in zip((q_positions, k_positions), both, orders, sides, strict=True)
+        tokens.replace(features=own)
+        for tokens, own in zip((q_tokens, k_tokens), features, strict=True)
     )
+    if phase is None:
+        phase = phase_between(encoding, q_tokens.position, k_tokens.position)
     out = attention(
         jnp.swapaxes(q, 1, 2),
         jnp.swapaxes(k, 1, 2),
@@ -190,6 +173,51 @@ def attend(
         implementation=implementation,
     )
     return jnp.swapaxes(out, 1, 2)
+
+
+def _of_row(q, k, row: Tokens, more: bool) -> tuple[Tokens, Tokens]:
+    """Return the queries, which are the last tokens of a row, and the keys."""
+    queries, keys = q.shape[1], k.shape[1]
+    if more:
+        raise ValueError("row has positions and documents; give no positions or segments beside it")
+    if not isinstance(row, Tokens) or row.position.shape[-1] != keys or queries > keys:
+        found = row.position.shape if isinstance(row, Tokens) else type(row).__name__
+        raise ValueError(
+            f"row must be the tokens of the {keys} keys, from x, row = posenc_jax.place(x, "
+            f"encoding, key), and the {queries} queries the last of them; got {found}"
+        )
+    return part(row, keys - queries, keys), row
+
+
+def _tokens(q, k, encoding: Encoding, q_positions, k_positions, segments) -> tuple[Tokens, Tokens]:
+    """Return the queries and the keys at given positions, or at the first ones."""
+    batch, queries, keys = len(q), q.shape[1], k.shape[1]
+    placed = q_positions is not None or k_positions is not None
+    if not placed and any(overrides(encoding, hook) for hook in ("embed", "positions")):
+        raise ValueError(
+            f"encoding {encoding.name!r} changes embeddings or positions before the first layer: "
+            "x, row = posenc_jax.place(x, encoding, key) there, and attend(q, k, v, encoding, row)"
+        )
+    if queries > keys and (q_positions is None or segments is not None):
+        raise ValueError(
+            f"more queries, {queries}, than keys, {keys}: give q_positions, and no segments"
+        )
+    documents = None if segments is None else documents_of(segments, keys, batch)
+    if k_positions is None:
+        k_positions = positions_of_row(encoding, keys, None, documents)
+    k_positions = check_places("k_positions", k_positions, keys, batch)
+    if q_positions is None:
+        q_positions = k_positions[..., keys - queries :]
+    q_positions = check_places("q_positions", q_positions, queries, batch)
+    if placed:
+        check_ascending(k_positions, documents)
+    if q_positions.ndim != k_positions.ndim:
+        q_positions, k_positions = (jnp.atleast_2d(p) for p in (q_positions, k_positions))
+    both = (None if documents is None else documents[:, keys - queries :]), documents
+    orders = (q_positions, k_positions) if placed else (None, None)
+    sides = zip((q_positions, k_positions), both, orders, strict=True)
+    of_queries, of_keys = (Tokens(p, d, o, contiguous=not placed) for p, d, o in sides)
+    return of_queries, of_keys
 
 
 def _features(encoding: Encoding, features, batch: int, queries: int, keys: int, placed: bool):

@@ -99,7 +99,8 @@ def gradient(implementation: str, q, k, v, cotangent, encoding):
 def attended(implementation: str, q, k, v, encoding):
     shape = *q.shape[:2], encoding.dims.width
     x = jax.random.normal(jax.random.key(2), shape, jnp.bfloat16).astype(q.dtype)
-    return attend(q, k, v, encoding, features=encoding.read(x), implementation=implementation)
+    x, row = posenc_jax.place(x, encoding, None)
+    return attend(q, k, v, encoding, row, features=encoding.read(x), implementation=implementation)
 
 
 def errors(measured, exact) -> tuple[float, float]:

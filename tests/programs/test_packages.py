@@ -27,7 +27,7 @@ class Linen:
     def param(self, name, init):
         return init(None)
 self, dims = Linen(), posenc_jax.Dims(heads=4, head_dim=32, width=128, train_length=128)
-x = jnp.ones((1, 512, 128))
+x, key, i = jnp.ones((1, 512, 128)), None, 0
 q = k = v = x.reshape(1, 512, 4, 32)
 for block in json.loads(sys.argv[3]):
     space = dict(globals())

@@ -54,6 +54,18 @@ def test_attention_matches_float64(name, groups, window, segments):
     np.testing.assert_allclose(out, expected, atol=2e-6)
 
 
+def test_a_placed_row_holds_its_documents():
+    encoding, (q, k, v), x = build("fox"), qkv(L), content(B, L, DIMS.width)
+    expected = compiled(
+        q, k, v, encoding, segments=ROW, features=encoding.read(x, document=jnp.asarray(ROW))
+    )
+    x, row = posenc_jax.place(x, encoding, None, ROW)
+    features = encoding.read(x, document=row.document)
+    for last in (0, L - 3):
+        out = compiled(q[:, last:], k, v, encoding, row, features=features)
+        np.testing.assert_allclose(out, expected[:, last:], atol=2e-6)
+
+
 @pytest.mark.parametrize("name", ["rope", "alibi", "fire"])
 @pytest.mark.parametrize("window", [None, 4])
 def test_query_positions_may_lie_between_key_positions(name, window):

@@ -11,8 +11,10 @@ import models
 import posenc_jax
 from posenc_jax.attention import attend
 from posenc_jax.encoding import Dims
+from posenc_jax.positions import tokens_of_row
 
 ROPE = build("rope")
+ROW = tokens_of_row(ROPE, 1, L)
 QKV = [
     jnp.asarray(np.random.default_rng(i).normal(size=(1, L, DIMS.heads, DIMS.head_dim)), "float32")
     for i in range(3)
@@ -103,6 +105,14 @@ def test_positions_may_be_negative(name):
         ({"encoding": build("rope", Dims(H, 4, 32, L))}, "'rope' was built for head_dim=4"),
         ({"q": jnp.zeros((1, L + 1, H, K))}, "give q_positions"),
         ({"encoding": posenc_jax.stack([ROPE] * 3)}, "stacked over 3 layers; attention takes one"),
+        *(
+            ({"encoding": build(name)}, rf"'{name}' .* x, row = posenc_jax.place\(x, encoding, key")
+            for name in ("sinusoidal", "learned", "randomized")
+        ),
+        ({"row": ROW, "segments": TWO}, "give no positions or segments beside it"),
+        ({"row": ROW, "k_positions": jnp.arange(L)}, "give no positions or segments beside it"),
+        ({"row": ROW} | {x: jnp.zeros((1, 3, H, K)) for x in "qkv"}, "tokens of the 3 keys"),
+        ({"row": jnp.arange(L)}, "row must be the tokens of the 16 keys.* got ArrayImpl"),
     ],
 )
 def test_invalid_inputs_are_refused_with_a_reason(changes, message):

@@ -195,12 +195,12 @@ def test_a_sink_at_minus_infinity_has_no_effect(name):
     encoding = encoding.replace(logit=jnp.full(H, -jnp.inf))
     x, (q, k, v) = jax.random.normal(KEY, (2, 70, DIMS.width)), qkv(70, groups=2)
     length = min(70, encoding.reach or 70)
-    features = encoding.read(x[:, :length])
+    features, row = encoding.read(x[:, :length]), tokens_of_row(encoding, 2, length)
     q, k, v = (a[:, :length] for a in (q, k, v))
 
     def run(encoding):
         def loss(q, k, v):
-            out = attend(q, k, v, encoding, features=features)
+            out = attend(q, k, v, encoding, row, features=features)
             return jnp.sum(jnp.sin(out)), out
 
         return jax.grad(loss, (0, 1, 2), has_aux=True)(q, k, v)

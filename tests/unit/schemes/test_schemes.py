@@ -65,13 +65,13 @@ def test_scores_depend_on_distance_alone(encoding, start, tolerance):
 def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
     encoding = drawn(encoding).layer(0)
     q, k, v = qkv(L)
-    features = None
+    features, row = None, tokens_of_row(encoding, 2, L)
     if overrides(encoding, "read"):
         features = encoding.read(jax.random.normal(jax.random.key(7), (2, L, DIMS.width)))
     whole, last = jax.jit(
-        lambda: [attend(queries, k, v, encoding, features=features) for queries in (q, q[:, -3:])]
+        lambda: [attend(part, k, v, encoding, row, features=features) for part in (q, q[:, -3:])]
     )()
-    # Without positions, queries are the last tokens.
+    # Without positions of their own, queries are the last tokens.
     # DAPE's random MLP has logits of about 30, the random steps of selective RoPE angles of 100.
     limit = {"dape": 2e-5, "selective_rope": 5e-6}.get(encoding.name, 2e-6)
     np.testing.assert_allclose(last, whole[:, -3:], atol=limit)
