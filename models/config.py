@@ -6,12 +6,13 @@ from numbers import Integral
 from typing import Any
 
 from posenc_jax import fields
-from posenc_jax.checks import IMPLEMENTATIONS, known
+from posenc_jax.checks import IMPLEMENTATIONS, LARGEST, LEAST, known
 from posenc_jax.fields import above_zero, default, one_of, true_or_false, whole
 from posenc_jax.registry import models
 
 # Layers up to which an unrolled program is worth its compile time; on a GPU it also spares copies.
 WRITTEN_OUT = {"cpu": 8, "gpu": 24, "tpu": 8}
+FACTOR = above_zero(LEAST, LARGEST)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Config:
     embed_scale: bool = default(
         False, "True: multiply the token embeddings by the root of D", true_or_false
     )
+    embed_factor: float = default(1.0, "factor on the token embeddings", FACTOR)
     embed_norm: bool = default(False, "True: normalise the token embeddings", true_or_false)
     norm_place: str = default(
         "pre",
@@ -86,6 +88,18 @@ class Config:
         one_of("pre", "post", "output", "both"),
     )
     parallel: bool = default(False, "True: attention and MLP read the same input", true_or_false)
+    shared_norm: bool = default(False, "True: with parallel, they share a norm", true_or_false)
+    residual_factor: float = default(1.0, "factor on the output of each sublayer", FACTOR)
+    score_size: float | None = default(
+        None, "scores of attention are q . k over the root of this; None: K", FACTOR
+    )
+    score_cap: float | None = default(
+        None, "scores s become cap tanh(s / cap) before a bias is added; None: no cap", FACTOR
+    )
+    logit_factor: float = default(1.0, "factor on the logits of tokens", FACTOR)
+    logit_cap: float | None = default(
+        None, "logits l become cap tanh(l / cap) after their factor; None: no cap", FACTOR
+    )
     activation: str = default(
         "gelu",
         "activation of the MLP: gelu (its tanh form), gelu_erf, swiglu, geglu (tanh form)",
@@ -175,6 +189,8 @@ def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
     place = values["norm_place"]
     if values.get("parallel") is True and place != "pre":
         problems.append(f"{prefix}parallel needs {prefix}norm_place = 'pre'; got {place!r}")
+    if values["shared_norm"] and not values["parallel"]:
+        problems.append(f"{prefix}shared_norm has no effect without {prefix}parallel")
     if values["qk_norm_of"] == "all" and not values["qk_norm"]:
         problems.append(f"{prefix}qk_norm_of = 'all' has no effect without {prefix}qk_norm")
     width, heads = values["width"], values["heads"]

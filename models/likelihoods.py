@@ -11,10 +11,13 @@ from posenc_jax.attention import target
 LOGITS = {"cpu": 1 << 24, "gpu": 1 << 28, "tpu": 1 << 28}
 
 
-def logits_of(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:  # [..., D] -> [..., V]
+def logits_of(
+    x: jax.Array, kernel: jax.Array, dtype: str, cap: float | None = None
+) -> jax.Array:  # [..., D] -> [..., V]
     # Flattened: the weight gradient of a 3-D operand takes twice as long.
     flat = x.reshape(-1, x.shape[-1])
     logits = jnp.dot(flat, kernel.astype(dtype), preferred_element_type=jnp.float32)
+    logits = logits if cap is None else cap * jnp.tanh(logits / cap)
     return logits.reshape(*x.shape[:-1], kernel.shape[1])
 
 
@@ -29,36 +32,37 @@ def likelihood(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Ar
 
 
 def likelihoods(
-    x: jax.Array, kernel: jax.Array, targets: jax.Array, dtype: str
+    x: jax.Array, kernel: jax.Array, targets: jax.Array, dtype: str, cap: float | None = None
 ) -> tuple[jax.Array, jax.Array]:  # [B, N, D] and [D, V] -> [B, N] twice
     """The same from hidden states; large logits are computed for one piece of the row at a time."""
     pieces = _pieces(targets, kernel)
     if pieces <= 1:  # 0: there are no targets
-        return likelihood(logits_of(x, kernel, dtype), targets)
+        return likelihood(logits_of(x, kernel, dtype, cap), targets)
 
     def of_piece(piece):
         x, targets = piece
-        return likelihood(logits_of(x, kernel, dtype), targets)
+        return likelihood(logits_of(x, kernel, dtype, cap), targets)
 
     losses = jax.lax.map(jax.checkpoint(of_piece), (_cut(x, pieces), _cut(targets, pieces)))
     nats, chosen = (_joined(each, targets.shape[1]) for each in losses)
     return nats, chosen
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
+@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def weighted_loss(
     x: jax.Array,  # [B, N, D]
     kernel: jax.Array,  # [D, V]
     targets: jax.Array,  # [B, N]
     weights: jax.Array,  # [B, N]
     dtype: str,
+    cap: float | None = None,
 ) -> jax.Array:
     """The sum of weighted nats. Its gradient is computed in the same pass, since the weights are
     known: no logits are kept or computed twice."""
-    return _in_one_pass(x, kernel, targets, weights, dtype, False)[0]
+    return _in_one_pass(x, kernel, targets, weights, dtype, cap, False)[0]
 
 
-def _in_one_pass(x, kernel, targets, weights, dtype, differentiated):
+def _in_one_pass(x, kernel, targets, weights, dtype, cap, differentiated):
     kernel = kernel.astype(dtype)
     pieces = max(1, _pieces(targets, kernel))
 
@@ -69,14 +73,15 @@ def _in_one_pass(x, kernel, targets, weights, dtype, differentiated):
             targets.reshape(-1, 1),
             weights.reshape(-1, 1),
         )
-        logits = logits_of(rows, kernel, dtype)
+        logits = logits_of(rows, kernel, dtype, cap)
         logsum = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
         nats = logsum - jnp.take_along_axis(logits, classes, axis=-1)
         loss = sums[0] + jnp.sum(nats * weight)
         if not differentiated:
             return (loss, sums[1]), None
         right = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) == classes
-        d_logits = ((jnp.exp(logits - logsum) - right) * weight).astype(rows.dtype)
+        slope = 1 if cap is None else 1 - (logits / cap) ** 2
+        d_logits = ((jnp.exp(logits - logsum) - right) * slope * weight).astype(rows.dtype)
         d_rows = jnp.dot(d_logits, kernel.T, preferred_element_type=jnp.float32)
         d_kernel = jnp.dot(rows.T, d_logits, preferred_element_type=jnp.float32)
         return (loss, sums[1] + d_kernel), d_rows.astype(x.dtype).reshape(x.shape)
@@ -91,12 +96,12 @@ def _in_one_pass(x, kernel, targets, weights, dtype, differentiated):
     return loss, None if d_x is None else _joined(d_x, targets.shape[1]), d_kernel
 
 
-def _forward(x, kernel, targets, weights, dtype):
-    loss, d_x, d_kernel = _in_one_pass(x, kernel, targets, weights, dtype, True)
+def _forward(x, kernel, targets, weights, dtype, cap):
+    loss, d_x, d_kernel = _in_one_pass(x, kernel, targets, weights, dtype, cap, True)
     return loss, (d_x, d_kernel.astype(kernel.dtype))
 
 
-def _backward(dtype, gradients, d_loss):
+def _backward(dtype, cap, gradients, d_loss):
     d_x, d_kernel = gradients
     return (d_loss * d_x).astype(d_x.dtype), (d_loss * d_kernel).astype(d_kernel.dtype), None, None
 

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from posenc_jax.attention import FEW, attention, attention_after, ring, target
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding, combine, known_values
-from posenc_jax.layers import holds_state, overrides
+from posenc_jax.layers import Capped, Wrapper, check_capped, holds_state, overrides
 from posenc_jax.positions import (
     check_ascending,
     check_places,
@@ -82,7 +82,7 @@ class Transformer(nnx.Module):
         return self.logits(x), cache
 
     def logits(self, x: jax.Array) -> jax.Array:  # [..., D] -> [..., V]
-        return logits_of(x, self._kernel(), self.config.dtype)
+        return logits_of(x, self._kernel(), self.config.dtype, self.config.logit_cap)
 
     def losses(
         self,
@@ -146,11 +146,12 @@ class Transformer(nnx.Module):
             return jnp.sum(nats * weights)
         self._check_vocabulary("targets", targets)
         x = self.hidden(tokens, encoding, **options)
-        return weighted_loss(x, self._kernel(), targets, weights, self.config.dtype)
+        kernel, config = self._kernel(), self.config
+        return weighted_loss(x, kernel, targets, weights, config.dtype, config.logit_cap)
 
     def _losses(self, x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
         x = x[:, x.shape[1] - targets.shape[1] :]
-        return likelihoods(x, self._kernel(), targets, self.config.dtype)
+        return likelihoods(x, self._kernel(), targets, self.config.dtype, self.config.logit_cap)
 
     def _kernel(self) -> jax.Array:  # [D, V]
         return self.embed.embedding[...].T if self.unembed is None else self.unembed.kernel[...]
@@ -185,7 +186,7 @@ class Transformer(nnx.Module):
 
     def _run(self, x: jax.Array, encoding: Encoding, row: Tokens) -> jax.Array:  # [B, T, D]
         """Return the last hidden states."""
-        return normed(self.norm, self.run_blocks(x, encoding, row))
+        return self.config.logit_factor * normed(self.norm, self.run_blocks(x, encoding, row))
 
     def hidden_step(
         self,
@@ -215,7 +216,7 @@ class Transformer(nnx.Module):
                 x, encoding.layer(index), row, cache=cache.layer(index), counts=counts
             )
             layers.append(held)
-        x = normed(self.norm, x)
+        x = self.config.logit_factor * normed(self.norm, x)
         if not cache.empty:  # under jit, where `check_room` does not know the length
             full = cache.length + length > cache.size
             x = jnp.where(jnp.reshape(full, (-1, 1, 1)), jnp.nan, x)
@@ -247,6 +248,7 @@ class Transformer(nnx.Module):
         x = self.embed(tokens).astype(jnp.float32)
         if self.config.embed_scale:  # the root as a number of the model's dtype, as it was trained
             x = x * jnp.sqrt(self.config.width).astype(self.config.dtype)
+        x = x * self.config.embed_factor
         if self.bos is not None and first is not None:
             x = jnp.where(first[..., None], self.bos[...], x)
         return x if self.embed_norm is None else self.embed_norm(x)
@@ -278,7 +280,7 @@ class Transformer(nnx.Module):
             phase = layer.phase(row.position)
             read = block.read(x)
             yield Layer(
-                layer,
+                block.attention.scored(layer),
                 phase,
                 row.replace(features=layer.read(read)),
                 read,
@@ -293,6 +295,8 @@ class Transformer(nnx.Module):
             raise ValueError(f"tokens must be [B, T], at least one of each; got {tokens.shape}")
         self._check_vocabulary("tokens", tokens)
         check_encoding(encoding)
+        if config.score_cap is not None:
+            check_capped(encoding)
         if encoding.depth not in (None, config.layers):
             raise ValueError(
                 f"the encoding is stacked over {encoding.depth} layers, but the model has "
@@ -386,7 +390,7 @@ class Block(nnx.Module):
         self.attention_norm = make_norm(config) if others else None
         self.attention_output_norm = make_norm(config) if outputs else None
         self.mlp = MLP(config, mlp_key)
-        self.mlp_norm = make_norm(config) if others else None
+        self.mlp_norm = make_norm(config) if others and not config.shared_norm else None
         self.mlp_output_norm = make_norm(config) if outputs else None
 
     def __call__(
@@ -399,18 +403,18 @@ class Block(nnx.Module):
         cache: Cache | None = None,  # of this layer: the tokens before these, which they see too
         counts: jax.Array | None = None,  # as in `hidden_step`
     ) -> tuple[jax.Array, LayerCache | LayerState | None]:  # [B, T, D], and what it holds then
-        shape = x.shape
+        shape, config, factor = x.shape, self.config, self.config.residual_factor
         # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
         out, held = self.attention(self.read(x), encoding, tokens, shape, phase, cache, counts)
-        x, before_attention = x + normed(self.attention_output_norm, out), x
-        if self.config.norm_place == "post":
+        x, before_attention = x + factor * normed(self.attention_output_norm, out), x
+        if config.norm_place == "post":
             x = normed(self.attention_norm, x)
-            x = normed(self.mlp_norm, x + self.mlp(x))
+            x = normed(self.mlp_norm, x + factor * self.mlp(x))
         else:
-            read = before_attention if self.config.parallel else x
-            out = self.mlp(normed(self.mlp_norm, read))
-            x = x + normed(self.mlp_output_norm, out)
+            read = before_attention if config.parallel else x
+            norm = self.attention_norm if config.shared_norm else self.mlp_norm
+            x = x + factor * normed(self.mlp_output_norm, self.mlp(normed(norm, read)))
         return x.reshape(shape), held
 
     def read(self, x: jax.Array) -> jax.Array:
@@ -462,7 +466,17 @@ class Attention(nnx.Module):
     ) -> jax.Array:  # [B, H, T, K] of the values
         q, k, v, k_tokens, phase = seen
         options: Any = dict(phase=phase, implementation=self.config.attention)
-        return attention(q, k, v, encoding, tokens, k_tokens, **options)
+        return attention(q, k, v, self.scored(encoding), tokens, k_tokens, **options)
+
+    def scored(self, encoding: Encoding) -> Encoding:
+        """The encoding of this layer with the model's own factor and cap of scores."""
+        size, cap = self.config.score_size, self.config.score_cap
+        options: Any = {"dims": encoding.dims, "inner": encoding}
+        if size is not None:
+            options["temperature"] = jnp.float32((self.config.head_size / size) ** 0.5)
+        if cap is not None:
+            return Capped(**options, cap=cap)
+        return encoding if size is None else Wrapper(**options)
 
     def held(self, x: jax.Array, batch: int) -> tuple[jax.Array, jax.Array]:
         """Keys and values that a cache holds of an input, [B, G, T, K] each."""

@@ -118,6 +118,24 @@ class Wrapper(Encoding):
         return self.inner.recur(q, k, v, before, counts)
 
 
+class Capped(Wrapper):
+    """Scores s become cap tanh(s / cap), before the bias."""
+
+    cap: float = static()
+
+    def logits(self, scores, bias):
+        return self.inner.logits(self.cap * jnp.tanh(scores / self.cap), bias)
+
+
+def check_capped(encoding: Encoding) -> None:
+    """Reject an encoding with a layer whose scores no cap reaches."""
+    if overrides_in_some_layer(encoding, "attend"):
+        raise ValueError(
+            f"encoding {encoding.name!r} has its own attention, whose scores have no cap: use "
+            "model.score_cap = None"
+        )
+
+
 class PerLayer(Wrapper):
     """A wrapper with trained arrays per layer around an encoding that layers share."""
 

@@ -7,6 +7,7 @@ from posenc_jax.attention import ring
 from posenc_jax.config.resolve import original_length, reached
 from posenc_jax.config.schema import Training
 from posenc_jax.encoding import Dims, Encoding, trained_mask
+from posenc_jax.layers import check_capped
 
 
 def plain(config: Training, key: jax.Array) -> Encoding:
@@ -46,6 +47,8 @@ def mistakes(config: Training) -> list[str]:
         built = plain(config, jax.random.key(0))
         if config.sequence > 1:
             ring.check(built)
+        if config.model.score_cap is not None:
+            check_capped(built)
     except ValueError as error:
         problems.append(str(error))
     if built is not None and config.encoding_rate != 1:

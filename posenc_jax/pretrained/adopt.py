@@ -260,9 +260,10 @@ class _Filling:
             self.tied[name] = array
             return
         try:
-            parts = row.arrays(parameter, array, self.config.model.heads)
+            parts = row.arrays(parameter, array, self.config.model.heads, self.config.model.groups)
         except ValueError:
-            self.problems.append(f"{name}: its shape {array.shape} cannot be split into q, k and v")
+            count, shape = len(row.ours), array.shape
+            self.problems.append(f"{name}: its shape {shape} cannot be split into {count}")
             return
         for path, part in parts.items():
             self._put(name, path, layer, part)

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models import Config
+from models.config import FACTOR
 from posenc_jax import fields
-from posenc_jax.checks import FARTHEST, LARGEST, LEAST
+from posenc_jax.checks import FARTHEST
 from posenc_jax.fields import Rule, above_zero, one_of, true_or_false
 from posenc_jax.pretrained.reading import (
     REQUIRED,
@@ -21,6 +22,7 @@ from posenc_jax.pretrained.reading import (
 )
 from posenc_jax.pretrained.rope import (
     BASE,
+    FRACTION,
     FULL,
     LOCAL_BASE,
     ORIGINAL,
@@ -30,7 +32,8 @@ from posenc_jax.pretrained.rope import (
     rope_of,
 )
 
-Split = Callable[[np.ndarray, int], list[np.ndarray]]  # rows of a weight and the number of heads
+# Rows of a weight, and the numbers of heads of queries and of keys.
+Split = Callable[[np.ndarray, int, int], list[np.ndarray]]
 
 
 class Row(NamedTuple):
@@ -45,8 +48,8 @@ class Row(NamedTuple):
     def paths(self, parameter: str) -> list[str]:
         return [f"{module}.{self.parameters[parameter]}" for module in self.ours]
 
-    def arrays(self, parameter: str, array: np.ndarray, heads: int) -> dict[str, np.ndarray]:
-        parts = self.split(array.T if self.columns else array, heads)
+    def arrays(self, parameter: str, array: np.ndarray, *heads: int) -> dict[str, np.ndarray]:
+        parts = self.split(array.T if self.columns else array, *heads)
         parts = [part.T if self.transposed else part for part in parts]
         return dict(zip(self.paths(parameter), parts, strict=True))
 
@@ -74,29 +77,40 @@ def places(names: Mapping[str, Row], layers: int) -> dict[str, Place]:
     }
 
 
-def whole(array: np.ndarray, heads: int) -> list[np.ndarray]:
+def whole(array: np.ndarray, heads: int, groups: int) -> list[np.ndarray]:
     return [array]
 
 
-def thirds(array: np.ndarray, heads: int) -> list[np.ndarray]:
+def thirds(array: np.ndarray, heads: int, groups: int) -> list[np.ndarray]:
     """Rows q | k | v."""
-    return list(array.reshape(3, -1, *array.shape[1:]))
+    return np.split(array, 3)
 
 
-def by_head(array: np.ndarray, heads: int) -> list[np.ndarray]:
+def grouped(array: np.ndarray, heads: int, groups: int) -> list[np.ndarray]:
+    """Rows q | k | v, of heads that share keys."""
+    q, k, v = np.split(array.reshape(heads + 2 * groups, -1, *array.shape[1:]), [heads, -groups])
+    return [part.reshape(-1, *array.shape[1:]) for part in (q, k, v)]
+
+
+def halves(array: np.ndarray, heads: int, groups: int) -> list[np.ndarray]:
+    """Rows gate | up."""
+    return np.split(array, 2)
+
+
+def by_head(array: np.ndarray, heads: int, groups: int) -> list[np.ndarray]:
     """Rows [H, 3, K]."""
     heads_first = array.reshape(heads, 3, -1, *array.shape[1:])
     return [heads_first[:, i].reshape(-1, *array.shape[1:]) for i in range(3)]
 
 
-def one_more(array: np.ndarray, heads: int) -> list[np.ndarray]:
+def one_more(array: np.ndarray, heads: int, groups: int) -> list[np.ndarray]:
     """Scales 1 + w of a file that holds w; bfloat16 would round them."""
     return [array.astype(np.float32) + 1]
 
 
 JOINS: Mapping[Split, Callable[[list[np.ndarray], int], np.ndarray]] = {  # inverses
     whole: lambda parts, heads: parts[0],
-    thirds: lambda parts, heads: np.concatenate(parts),
+    **dict.fromkeys((thirds, grouped, halves), lambda parts, heads: np.concatenate(parts)),
     by_head: lambda parts, heads: np.concatenate(
         [part.reshape(heads, 1, -1, *part.shape[1:]) for part in parts], axis=1
     ).reshape(-1, *parts[0].shape[1:]),
@@ -104,9 +118,9 @@ JOINS: Mapping[Split, Callable[[list[np.ndarray], int], np.ndarray]] = {  # inve
 }
 
 
-def linear(ours: str, split: Split = whole) -> Row:
+def linear(ours: str, split: Split = whole, parts: Sequence[str] = "qkv") -> Row:
     names = {"weight": "kernel", "bias": "bias"}
-    return Row(_modules(ours, split), names, split, transposed=True)
+    return Row(_modules(ours, split, parts), names, split, transposed=True)
 
 
 def conv(ours: str, split: Split = whole) -> Row:
@@ -122,8 +136,8 @@ def embedding(ours: str, name: str = "embedding") -> Row:
     return Row((ours,), {"weight": name}, whole)
 
 
-def _modules(ours: str, split: Split) -> tuple[str, ...]:
-    return (ours,) if split is whole else tuple(f"{ours}.{part}" for part in "qkv")
+def _modules(ours: str, split: Split, parts: Sequence[str] = "qkv") -> tuple[str, ...]:
+    return (ours,) if split is whole else tuple(f"{ours}.{part}" for part in parts)
 
 
 ATTENTION, MLP = "model.blocks.attention", "model.blocks.mlp"
@@ -145,6 +159,15 @@ LLAMA = {
     "layers.N.mlp.down_proj": linear(f"{MLP}.down"),
     "norm": norm("model.norm"),
     "lm_head": linear("model.unembed"),
+}
+PHI3 = {
+    name: row
+    for name, row in LLAMA.items()
+    if "_proj" not in name or name.endswith(("o_proj", "down_proj"))
+}
+PHI3 |= {
+    "layers.N.self_attn.qkv_proj": linear(ATTENTION, grouped),
+    "layers.N.mlp.gate_up_proj": linear(MLP, halves, ("gate", "up")),
 }
 QWEN3 = LLAMA | {
     "layers.N.self_attn.q_norm": norm(f"{ATTENTION}.q_norm"),
@@ -240,8 +263,14 @@ class Family(NamedTuple):
     usual: Mapping[str, Any]  # values of keys that config.json may leave out
     only: Mapping[str, Sequence[Any]] = {}  # `needed` of this family
     also: Mapping[str, str] = {}  # second names of keys
+    powers: Mapping[str, float] = {}  # keys of which a power is ours, and its exponent
     architecture: str = "LlamaForCausalLM"  # the class of transformers
     prefix: str = "model."  # of the names of arrays in files
+
+    @property
+    def by_kind(self) -> bool:
+        """True if rope_parameters are of kinds of layers."""
+        return LOCAL_BASE in self.usual or self.position is rotary_of_olmo
 
     @property
     def needed(self) -> Mapping[str, Sequence[Any]]:
@@ -257,13 +286,16 @@ LENGTH = fields.whole(1, FARTHEST)
 # Rules of the keys that are no size of our model.
 RULES = {
     "max_position_embeddings": LENGTH,
-    ORIGINAL: optional(LENGTH),
     "n_positions": LENGTH,
     "seq_length": LENGTH,
     "max_seq_len": LENGTH,
     "rope_theta": BASE,
     "rotary_emb_base": BASE,
-    "rotary_pct": above_zero(0, 1),
+    "rotary_pct": FRACTION,
+    "partial_rotary_factor": FRACTION,
+    ORIGINAL: optional(fields.whole(2, FARTHEST)),
+    "attn_logit_softcapping": optional(FACTOR),
+    "final_logit_softcapping": optional(FACTOR),
     "rope_parameters": an_object,
     "rope_scaling": an_object,
     "sliding_window": optional(LENGTH),
@@ -272,7 +304,6 @@ RULES = {
     "layer_types": each(one_of(FULL, WINDOWED)),
     "sliding_window_pattern": fields.whole(1),
     "rope_local_base_freq": BASE,
-    "query_pre_attn_scalar": above_zero(LEAST, LARGEST),
     "no_rope_layers": each(only(0, 1)),
     "no_rope_layer_interval": fields.whole(1),
     "expansion_ratio": fields.whole(1, 2**10),
@@ -311,26 +342,39 @@ def rotary(settings: Settings) -> Position:
     elif LOCAL_BASE in settings and all(windowed):  # what is extended has no layer
         found = found._replace(kind="default", factor=1.0, extension={})
     options = {"window": window, "global_rope": all(rotated) and "global" in kinds}
+    options |= {"pattern": _period(kinds), "fraction": found.fraction}
     local = local_base_of(settings, found)
     options |= {"local_base": local} if local != found.base and "local" in kinds else {}
-    encoding = {"name": "hybrid", "base": found.base, "pattern": _period(kinds)} | options
-    return Position(encoding, longest, found)
+    return Position({"name": "hybrid", "base": found.base} | options, longest, found)
 
 
-def rotary_of_gemma(settings: Settings) -> Position:
-    """The same where scores are divided by the root of K."""
-    scalar, size = settings["query_pre_attn_scalar"], settings["head_dim"]
-    if scalar != size:
-        raise ValueError(f"query_pre_attn_scalar = {scalar} is not supported, only {size} (K)")
-    return rotary(settings)
+def rotary_of_gemma2(settings: Settings) -> Position:
+    """The same with windows in every other layer."""
+    return rotary({**settings, "sliding_window_pattern": 2})
+
+
+def rotary_of_phi(settings: Settings) -> Position:
+    """The same, whose only rope scaling is LongRoPE, which older files call su or yarn."""
+    given = settings["rope_scaling"] or settings["rope_parameters"] or {}
+    kind = given.get("rope_type", given.get("type", "default"))
+    only("default", "longrope", "su", "yarn")("rope type", kind)
+    kind = "default" if kind == "default" else "longrope"
+    return rotary({**settings, "rope_scaling": {**given, "rope_type": kind}})
+
+
+def rotary_of_cohere(settings: Settings) -> Position:
+    """Interleaved RoPE in the layers with windows alone."""
+    every, layers = settings["sliding_window_pattern"], range(settings["num_hidden_layers"])
+    usual = [WINDOWED if (layer + 1) % every else FULL for layer in layers]
+    kinds = _of_layers(settings, "layer_types") or usual
+    rotated = [int(kind == WINDOWED) for kind in kinds]
+    found = rotary({**settings, "layer_types": kinds, "no_rope_layers": rotated})
+    return found._replace(encoding=found.encoding | {"layout": "interleaved"})
 
 
 def rotary_of_olmo(settings: Settings) -> Position:
     """The same with OLMo 3's own pattern and base of layers with windows."""
     return rotary({**settings, "sliding_window_pattern": 4, LOCAL_BASE: 5e5})
-
-
-BY_KIND = (rotary_of_gemma, rotary_of_olmo)  # whose rope_parameters are of kinds of layers
 
 
 def _of_layers(settings: Settings, key: str) -> list[Any]:
@@ -379,13 +423,9 @@ LLAMA_SIZES = USUAL_SIZES | {
     "mlp_width": "intermediate_size",
     "norm_eps": "rms_norm_eps",
 }
-LLAMA_OPTIONS = {"norm": "rms", "activation": "swiglu"}
-LENGTH_USUAL = {
-    "max_position_embeddings": None,
-    ORIGINAL: None,
-    "rope_parameters": None,
-    "rope_scaling": None,
-}
+LLAMA_OPTIONS: dict[str, Any] = {"norm": "rms", "activation": "swiglu"}
+LENGTH_KEYS = "max_position_embeddings", ORIGINAL, "rope_parameters", "rope_scaling"
+LENGTH_USUAL: dict[str, Any] = dict.fromkeys(LENGTH_KEYS)
 LLAMA_USUAL = LENGTH_USUAL | {
     "num_key_value_heads": None,
     "head_dim": None,
@@ -422,33 +462,23 @@ OLMO2_FAMILY = LLAMA_FAMILY._replace(
     architecture="Olmo2ForCausalLM",
 )
 PATTERN_USUAL = {"sliding_window": 4096, "layer_types": None}
-GEMMA3_FAMILY = LLAMA_FAMILY._replace(
-    names=GEMMA3,
-    options={
-        "norm": "rms",
-        "norm_place": "both",
-        "activation": "geglu",
-        "qk_norm": True,
-        "embed_scale": True,
-    },
-    position=rotary_of_gemma,
-    usual=LLAMA_USUAL
-    | PATTERN_USUAL
-    | {
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "tie_word_embeddings": True,
-        "rope_theta": 1e6,
-        "rope_local_base_freq": 1e4,
-        "sliding_window_pattern": 6,
-        "query_pre_attn_scalar": 256,
-    },
+GEMMA_OPTIONS = {"norm": "rms", "norm_place": "both", "activation": "geglu", "embed_scale": True}
+GEMMA_SIZES = LLAMA_SIZES | {"score_size": "query_pre_attn_scalar"}
+GEMMA_SIZES |= {"logit_cap": "final_logit_softcapping"}
+GEMMA_USUAL = LLAMA_USUAL | PATTERN_USUAL | {"num_key_value_heads": 4, "head_dim": 256}
+GEMMA_USUAL |= {"tie_word_embeddings": True, "query_pre_attn_scalar": 256}
+GEMMA2_FAMILY = LLAMA_FAMILY._replace(
+    names=GEMMA3,  # without norms of queries and keys
+    sizes=GEMMA_SIZES | {"score_cap": "attn_logit_softcapping"},
+    options=GEMMA_OPTIONS,
+    position=rotary_of_gemma2,
+    usual=GEMMA_USUAL | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
     only={
         "hidden_activation": ["gelu_pytorch_tanh"],
         "attention_bias": [False],
         "use_bidirectional_attention": [False, None],
     },
-    architecture="Gemma3ForCausalLM",
+    architecture="Gemma2ForCausalLM",
 )
 MISTRAL_USUAL = LLAMA_USUAL | {"sliding_window": 4096, "num_key_value_heads": 8}
 MISTRAL_FAMILY = LLAMA_FAMILY._replace(
@@ -456,6 +486,22 @@ MISTRAL_FAMILY = LLAMA_FAMILY._replace(
     only=SILU,
     architecture="MistralForCausalLM",
 )
+GEMMA3_FAMILY = GEMMA2_FAMILY._replace(
+    sizes=GEMMA_SIZES,
+    options=GEMMA_OPTIONS | {"qk_norm": True},
+    position=rotary,
+    usual=GEMMA_USUAL
+    | {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window_pattern": 6}
+    | {"final_logit_softcapping": None},
+    architecture="Gemma3ForCausalLM",
+)
+GRANITE = {"embed_factor": "embedding_multiplier", "residual_factor": "residual_multiplier"}
+GRANITE |= {"score_size": "attention_multiplier", "logit_factor": "logits_scaling"}
+COHERE_OPTIONS = LLAMA_OPTIONS | {"norm": "layer_without_bias"}
+COHERE_OPTIONS |= {"parallel": True, "shared_norm": True}
+COHERE_USUAL = LENGTH_USUAL | PATTERN_USUAL | {"num_key_value_heads": None, "head_dim": None}
+COHERE_USUAL |= {"tie_word_embeddings": True, "rope_theta": 1e4, "sliding_window_pattern": 4}
+COHERE_USUAL |= {"layer_norm_eps": 1e-5, "logit_scale": 0.0625}
 MPT_MLP = "expansion_ratio * d_model"
 FAMILIES = {
     "llama": LLAMA_FAMILY,
@@ -488,8 +534,31 @@ FAMILIES = {
         usual=OLMO2_USUAL | PATTERN_USUAL | {"rope_theta": 5e5},
         architecture="Olmo3ForCausalLM",
     ),
+    "phi3": LLAMA_FAMILY._replace(
+        names=PHI3,
+        position=rotary_of_phi,
+        usual=OLMO2_USUAL | {"sliding_window": None, "partial_rotary_factor": 1.0, ORIGINAL: 4096},
+        only=SILU,
+        architecture="Phi3ForCausalLM",
+    ),
+    "granite": LLAMA_FAMILY._replace(
+        sizes=LLAMA_SIZES | GRANITE,
+        usual=LLAMA_USUAL | dict.fromkeys(GRANITE.values(), 1.0),
+        powers={"attention_multiplier": -2, "logits_scaling": -1},
+        architecture="GraniteForCausalLM",
+    ),
+    "cohere2": LLAMA_FAMILY._replace(
+        sizes=LLAMA_SIZES | {"norm_eps": "layer_norm_eps", "logit_factor": "logit_scale"},
+        options=COHERE_OPTIONS,
+        position=rotary_of_cohere,
+        usual=COHERE_USUAL,
+        only=UNBIASED,
+        architecture="Cohere2ForCausalLM",
+    ),
+    "gemma2": GEMMA2_FAMILY,
+    "gemma2_gguf": GEMMA2_FAMILY._replace(names=GEMMA3_GGUF),  # whose scales are 1 + w
     "gemma3_text": GEMMA3_FAMILY,
-    "gemma3_gguf": GEMMA3_FAMILY._replace(names=GEMMA3_GGUF),  # whose scales are 1 + w
+    "gemma3_gguf": GEMMA3_FAMILY._replace(names=GEMMA3_GGUF),
     "gpt_neox": Family(
         GPT_NEOX,
         USUAL_SIZES
@@ -611,7 +680,8 @@ LACKING = {
 def family_of(config: Any) -> Family:
     """The family of a config.json; a ValueError says what the decoder lacks for it."""
     kind = read("config.json", config, {"model_type": Key(text)})["model_type"]
-    lacking = [f"{what} ({key})" for key, what in LACKING.items() if config.get(key)]
+    reads = FAMILIES[kind].usual if kind in FAMILIES else {}
+    lacking = [f"{w} ({key})" for key, w in LACKING.items() if config.get(key) and key not in reads]
     if lacking:
         raise ValueError(f"model_type {kind!r} is not supported: {'; '.join(lacking)}")
     if kind == "mistral" and config.get("layer_types") is not None:  # as transformers does
@@ -625,7 +695,7 @@ def rules_of(family: Family) -> dict[str, Rule]:
     """Rules of the keys of a config.json."""
     ours = {field.name: field.rule for field in fields.fields(Config) if field.rule}
     values = {name: only(*allowed) for name, allowed in family.needed.items()}
-    return RULES | values | {theirs: ours[name] for name, theirs in family.sizes.items()}
+    return {theirs: ours[name] for name, theirs in family.sizes.items()} | RULES | values
 
 
 def settings_of(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
@@ -645,4 +715,6 @@ def settings_of(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
     settings = read("config.json", stated, {n: Key(rules[n], one) for n, one in usual.items()})
     if "expansion_ratio" in settings:
         settings[MPT_MLP] = settings["expansion_ratio"] * settings["d_model"]
+    for name, exponent in family.powers.items():
+        settings[name] **= exponent
     return settings

@@ -49,14 +49,17 @@ def rope_of(settings: Mapping[str, Any]) -> Rope:
         raise ValueError(f"rope type {kind!r} is not supported; those that are: {known}")
     theta = settings.get("rope_theta", settings.get("rotary_emb_base"))
     keys = {"rope_theta": Key(BASE, theta)}
-    if "rotary_pct" in settings:  # of the family whose heads are rotated in part
-        keys["partial_rotary_factor"] = Key(FRACTION, settings["rotary_pct"])
+    fraction = settings.get("partial_rotary_factor", settings.get("rotary_pct"))
+    if fraction is not None:  # of the families whose heads are rotated in part
+        keys["partial_rotary_factor"] = Key(FRACTION, fraction)
     needed, optional, extension_of = _TYPES[kind]
     keys |= {name: Key(_RULES[name]) for name in needed}
     keys |= {name: Key(_RULES[name], None) for name in optional}
     found = read(f"rope type {kind!r}", given, keys)
-    longest, original = settings["max_position_embeddings"], settings[ORIGINAL]
-    original = original or found.get(ORIGINAL)  # beside the others, as Phi 3 states it, it decides
+    longest, original = settings["max_position_embeddings"], found.get(ORIGINAL)
+    # The one outside decides. Beside a linear factor, which has none, our exports state L there.
+    if kind == "linear" or ORIGINAL in optional and LOCAL_BASE not in settings:
+        original = settings.get(ORIGINAL) or original
     factor = found.get("factor", 1)
     if factor is None:  # of LongRoPE
         factor = longest / original if longest and original else 1

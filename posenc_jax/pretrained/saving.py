@@ -21,7 +21,6 @@ from posenc_jax.encoding import Encoding, partition
 from posenc_jax.pretrained import families
 from posenc_jax.pretrained.adopt import configured
 from posenc_jax.pretrained.families import (
-    BY_KIND,
     FAMILIES,
     FULL,
     LOCAL_BASE,
@@ -127,17 +126,22 @@ def _stated(
     """config.json in a layout, and what is lost: what it says, read again, is compared."""
     family, ours = FAMILIES[layout], _explicit(model)
     sizes = {theirs: ours[name] for name, theirs in family.sizes.items()}
+    sizes |= {name: sizes[name] ** (1 / exponent) for name, exponent in family.powers.items()}
     if MPT_MLP in sizes:
         sizes["expansion_ratio"] = sizes.pop(MPT_MLP) // model.width
     sizes |= {name: allowed[0] for name, allowed in family.only.items()}
     config: dict[str, Any] = {"model_type": layout, "architectures": [family.architecture]}
-    problems, stated = [], sizes
-    for form in _positions(encoding, model, longest, extension, family.position in BY_KIND):
+    stated, found, refused = sizes, [], []
+    for form in _positions(encoding, model, longest, extension, family.by_kind):
         stated = sizes | {name: value for name, value in form.items() if name in family.usual}
-        problems = _lost(config | _nested(stated), model, encoding)
-        if not all(problem.endswith(UNSTATED) for problem in problems) or not problems:
-            break  # no other form helps
-    return config | _nested(stated), problems
+        try:
+            found = _lost(config | _nested(stated), model, encoding)
+        except ValueError as error:
+            refused = [str(error)]
+            continue
+        if not all(problem.endswith(UNSTATED) for problem in found) or not found:
+            return config | _nested(stated), found  # no other form helps
+    return config | _nested(stated), found or refused
 
 
 def _nested(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,19 +160,16 @@ def _explicit(model: Config) -> dict[str, Any]:
         "head_dim": model.head_size,
         "mlp_width": model.hidden_size,
         "vocab": model.vocab_size,
+        "score_size": model.score_size or model.head_size,
     }
 
 
 def _lost(config: dict[str, Any], model: Config, encoding: Encoding) -> list[str]:
     """What differs in the model that is read from a config.json."""
     family = families.family_of(config)
-    try:
-        settings = families.settings_of(config, family)
-        position = family.position(settings)
-        read = configured(family, settings, position, None)
-        there = building.extended(read, building.plain(read, jax.random.key(0)))
-    except ValueError as error:
-        return [str(error)]
+    settings = families.settings_of(config, family)
+    read = configured(family, settings, family.position(settings), None)
+    there = building.extended(read, building.plain(read, jax.random.key(0)))
     ours, theirs = _explicit(model), _explicit(read.model)
     problems = [
         f"model.{name} = {value!r}, only {theirs[name]!r}"
@@ -217,7 +218,6 @@ def _positions(
         "sliding_window": next(filter(None, windows), None),
         "use_sliding_window": WINDOWED in kinds,
         "no_rope_layers": [int(isinstance(layer, RoPE)) for layer in layers],
-        "query_pre_attn_scalar": model.head_size,
     }
     slopes = getattr(layers[0], "slopes", None)
     if slopes is not None:
@@ -239,6 +239,7 @@ def _positions(
             "rope_theta": theta,
             "rotary_emb_base": theta,
             "rotary_pct": share,
+            "partial_rotary_factor": share,
             LOCAL_BASE: local["rope_theta"],
             "rope_scaling": None if kind == "default" else parameters,
             "rope_parameters": {FULL: parameters, WINDOWED: local} if by_kind else parameters,

@@ -143,7 +143,8 @@ def _token(name: str, value: Any):
 ARCHITECTURE = "general.architecture"
 STATED = re.compile(rb"\x14\0{7}general\.architecture\x08\0{3}(.{8})", re.DOTALL)  # then its text
 # Families by architecture.
-GGUF_KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_gguf"}
+GGUF_KINDS = {kind: kind for kind in ("llama", "qwen2", "qwen3", "phi3")}
+GGUF_KINDS |= {kind: f"{kind}_gguf" for kind in ("gemma2", "gemma3")}
 PRE, ADD_BOS, BOS_ID = (f"tokenizer.ggml.{key}" for key in ("pre", "add_bos_token", "bos_token_id"))
 TOKENS, TYPES, MERGES = (f"tokenizer.ggml.{key}" for key in ("tokens", "token_type", "merges"))
 SCORES, SPACE, UNKNOWN = (
@@ -221,18 +222,26 @@ GGUF_KEYS: Mapping[str, tuple[str, Any]] = {
     "rope.freq_base": ("rope_theta", 1e4),
     "attention.sliding_window": ("sliding_window", None),
 }
-GEMMA3_KEYS: Mapping[str, tuple[str, Any]] = {
-    "rope.freq_base": ("rope_theta", REQUIRED),  # some files have two of other names
-    "attention.sliding_window_pattern": ("sliding_window_pattern", 6),  # which most files lack
-    "rope.freq_base_swa": ("rope_local_base_freq", 1e4),
+OWN_KEYS: Mapping[str, Mapping[str, tuple[str, Any]]] = {  # of architectures
+    "gemma2": {
+        "attention.sliding_window": ("sliding_window", 4096),
+        "attn_logit_softcapping": ("attn_logit_softcapping", 50.0),
+        "final_logit_softcapping": ("final_logit_softcapping", 30.0),
+    },
+    "gemma3": {
+        "rope.freq_base": ("rope_theta", REQUIRED),  # some files have two of other names
+        "attention.sliding_window_pattern": ("sliding_window_pattern", 6),  # which most files lack
+        "rope.freq_base_swa": ("rope_local_base_freq", 1e4),
+    },
 }
+LARGEST_GEMMA = {"gemma2": 46, "gemma3": 62}  # layers of those with scores over another root
 
 
 def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[str, Any]:
     """The settings in the spelling of config.json."""
     rules = families.rules_of(families.FAMILIES[GGUF_KINDS[kind]])
     own = {name.removeprefix(f"{kind}."): value for name, value in facts.items()}
-    stated = {**GGUF_KEYS, **(GEMMA3_KEYS if kind == "gemma3" else {})}
+    stated = {**GGUF_KEYS, **OWN_KEYS.get(kind, {})}
     keys = {name: Key(rules[theirs], usual) for name, (theirs, usual) in stated.items()}
     found = read(kind, own, keys)
     config = {theirs: found[name] for name, (theirs, _) in stated.items()}
@@ -240,13 +249,15 @@ def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> d
     size = config["head_dim"] or config["hidden_size"] // heads
     read(kind, own, {"rope.dimension_count": Key(only(size), size)})
     read(kind, own, {"attention.causal": Key(only(True), True)})
-    if kind == "gemma3":  # of 62 layers, the largest, scores are divided by another root
-        scalar = config["hidden_size"] / heads if config["num_hidden_layers"] == 62 else size
-        config["query_pre_attn_scalar"] = scalar
+    if kind in LARGEST_GEMMA:
+        largest = config["num_hidden_layers"] == LARGEST_GEMMA[kind]
+        config["query_pre_attn_scalar"] = config["hidden_size"] / heads if largest else size
     rope = _gguf_rotary(own)
     if GGUF_FACTORS in tensors:
         factors = np.asarray(tensors.pop(GGUF_FACTORS).data, np.float64)
         rope |= _llama3(factors, config["rope_theta"])
+    caps = ("attn_logit_softcapping", "final_logit_softcapping")
+    config = {name: own.get(name) for name in caps} | config
     return config | {
         # Llama's architecture with windows is Mistral's.
         "model_type": "mistral" if kind == "llama" and window else GGUF_KINDS[kind],
@@ -255,7 +266,6 @@ def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> d
         "vocab_size": len(facts[TOKENS]),
         "rope_scaling": rope,
         "num_local_experts": own.get("expert_count"),
-        **{name: own.get(name) for name in ("attn_logit_softcapping", "final_logit_softcapping")},
         "use_sliding_window": window is not None,
         "tie_word_embeddings": "output.weight" not in tensors,
     }

@@ -60,6 +60,7 @@ def build(
     global_rope: bool = False,
     global_base: float | Sequence[float] | None = None,
     global_keep: float | str = 1.0,
+    fraction: float = 1.0,
     layout: str = "half",
 ) -> Hybrid:
     """Build the layers of a pattern; window=None is L / 4, and local or global base None is `base`.
@@ -87,7 +88,8 @@ def build(
     if chunked and limit is None:
         raise ValueError("window must be at least 1 with chunked=True; got 0")
     rotates = flag("global_rope", global_rope)
-    of_all = () if "local" in words else (("base", base, 10_000.0), ("layout", layout, "half"))
+    of_both = ("base", base, 10_000.0), ("fraction", fraction, 1), ("layout", layout, "half")
+    of_all = () if "local" in words else of_both
     of_global = ("global_base", global_base, None), ("global_keep", global_keep, 1)
     for name, value, unset in (*of_global, *of_all):
         if value != unset and not rotates:
@@ -95,11 +97,12 @@ def build(
     size = {"chunk": limit} if flag("chunked", chunked) else {"window": limit}
     local_base = base if local_base is None else local_base
     global_base = base if global_base is None else global_base
+    common = {"fraction": fraction, "layout": layout}
     kinds: dict[str, Encoding] = {}
     if "local" in words:
-        kinds["local"] = rope.build(dims, base=local_base, layout=layout).replace(**size)
+        kinds["local"] = rope.build(dims, base=local_base, **common).replace(**size)
     if "global" in words:
-        rotated = {"base": global_base, "keep": global_keep, "layout": layout}
+        rotated = {"base": global_base, "keep": global_keep} | common
         kinds["global"] = rope.build(dims, **rotated) if rotates else nope.build(dims)
     if "decay" in words:
         kinds["decay"] = retention.build(dims, rotate=False)

@@ -58,6 +58,21 @@ GEMMA = LLAMA | {
     "query_pre_attn_scalar": 8,
     "rope_parameters": PER_KIND,
 }
+PHI = OLMO | {"pad_token_id": 0, "original_max_position_embeddings": L}
+GEMMA2 = LLAMA | {
+    "num_hidden_layers": 4,
+    "sliding_window": 70,
+    "query_pre_attn_scalar": 20,  # not K
+    "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0,
+}
+GRANITE = OLMO | {
+    "embedding_multiplier": 1.5,
+    "residual_multiplier": 0.22,
+    "attention_multiplier": 0.5,
+    "logits_scaling": 0.7,
+}
+COHERE = OLMO | {"num_hidden_layers": 5, "sliding_window": 70, "logit_scale": 0.25}
 MODELS = {
     "llama": ("Llama", LLAMA),
     "llama, tied": ("Llama", LLAMA | {"tie_word_embeddings": True, "num_key_value_heads": 4}),
@@ -84,6 +99,24 @@ MODELS = {
         OLMO | {"num_hidden_layers": 5, "sliding_window": 70, "rope_parameters": PER_KIND},
     ),
     "gemma3": ("Gemma3", GEMMA),
+    "phi3": ("Phi3", PHI),
+    "phi3 with a window, rotated in part": (
+        "Phi3",
+        PHI
+        | {"sliding_window": 70, "hidden_size": 32}
+        | {"rope_parameters": LLAMA["rope_parameters"] | {"partial_rotary_factor": 0.75}},
+    ),
+    "gemma2": ("Gemma2", GEMMA2),
+    "gemma2 without caps": (
+        "Gemma2",
+        GEMMA2 | dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping")),
+    ),
+    "gemma3 with a cap, whose scores are divided by another root": (
+        "Gemma3",
+        GEMMA | {"query_pre_attn_scalar": 20} | {"final_logit_softcapping": 20.0},
+    ),
+    "granite": ("Granite", GRANITE),
+    "cohere2": ("Cohere2", COHERE),
     "gpt_neox": ("GPTNeoX", NEOX),
     "gpt_neox, sequential": ("GPTNeoX", NEOX | {"use_parallel_residual": False}),
     "gpt2": ("GPT2", GPT2),
@@ -103,6 +136,21 @@ SCALED = {
         | {"max_position_embeddings": 8 * L}
         | {"rope_parameters": PER_KIND | {"full_attention": YARN | {"rope_theta": 5000.0}}},
     ),
+    "phi3, scaled": (
+        "Phi3",
+        PHI
+        | {"max_position_embeddings": 8 * L}
+        | {
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 5000.0,
+                "short_factor": [*LAMBDAS, 3.0],
+                "long_factor": [*LAMBDAS, 3.0],
+            }
+        },
+    ),
+    "cohere2, scaled where it rotates": ("Cohere2", COHERE | {"rope_parameters": LINEAR}),
+    "gemma2, scaled in all layers": ("Gemma2", GEMMA2 | {"rope_parameters": LINEAR}),
     "gemma3, scaled where it sees everything": (
         "Gemma3",
         GEMMA | {"rope_parameters": PER_KIND | {"full_attention": LINEAR}},
@@ -135,7 +183,7 @@ ROPE_TYPES = {
 TOKENS = np.random.default_rng(0).integers(0, VOCAB, (2, T))
 
 
-def make(name, fields):
+def make(name, fields, size=0.2):
     """A model with weights far from their initial values, norms and biases too."""
     import torch
     import transformers
@@ -148,7 +196,7 @@ def make(name, fields):
     model = getattr(transformers, f"{name}{kind}")(config).eval()
     for path, parameter in model.named_parameters():
         scale = path.endswith("weight") and parameter.ndim == 1
-        torch.nn.init.normal_(parameter, mean=float(scale), std=0.2)
+        torch.nn.init.normal_(parameter, mean=float(scale), std=size)
     return model
 
 
@@ -189,10 +237,11 @@ def edited(folder, **fields):
 @pytest.mark.parametrize("case", MODELS | SCALED)
 def test_a_saved_model_has_the_same_logits_here(case, tmp_path):
     name, fields = (MODELS | SCALED)[case]
-    model = make(name, fields)
+    size, limit = (0.1, 1e-5) if name in ("Phi3", "Gemma2", "Granite", "Cohere2") else (0.2, 2e-4)
+    model = make(name, fields, size)
     folder = saved(model, tmp_path)
     length = {"train_length": L} if name == "Bloom" else {}
-    assert error(ours(folder, **length), logits_of(model)) < 2e-4
+    assert error(ours(folder, **length), logits_of(model)) < limit
 
 
 @pytest.mark.parametrize("pattern", [True, False])
@@ -203,6 +252,17 @@ def test_an_older_spelling_of_gemma_is_the_same_model(pattern, tmp_path):
     older |= {"sliding_window_pattern": 3, "layer_types": None} if pattern else {}
     assert error(ours(edited(folder, **older)), logits_of(model)) < 2e-4
     assert error(ours(edited(folder, rope_local_base_freq=220.0)), logits_of(model)) > 1e-3
+
+
+def test_an_older_spelling_of_phi_is_the_same_model(tmp_path):
+    name, fields = SCALED["phi3, scaled"]
+    model = make(name, fields)
+    scaling = {**fields["rope_parameters"], "type": "su"}
+    older = {"rope_theta": scaling.pop("rope_theta"), "partial_rotary_factor": 1.0}
+    del scaling["rope_type"]
+    folder = edited(saved(model, tmp_path), rope_parameters=None, rope_scaling=scaling, **older)
+    assert error(ours(folder), logits_of(model)) < 2e-4
+    assert error(ours(edited(folder, original_max_position_embeddings=32)), logits_of(model)) > 1e-2
 
 
 # Keys of other families, and of some families in the wrong place.
@@ -236,6 +296,10 @@ READ = {  # of these by each family, beyond what it states
     "qwen3": ["rope_theta", "attention_bias"],
     "smollm3, all rotated": ["rope_theta", "attention_bias", "mlp_bias"],
     "olmo3": ["rope_theta", "attention_bias"],
+    "phi3": ["rope_theta", "partial_rotary_factor", "sliding_window"],
+    "gemma2": ["rope_theta", "attention_bias"],
+    "granite": ["rope_theta", "attention_bias", "mlp_bias"],
+    "cohere2": ["rope_theta", "attention_bias"],
     "gpt_neox": ["attention_bias", "use_parallel_residual", "rotary_emb_base", "rotary_pct"],
     "gpt2": ["n_positions", "n_head", "n_layer"],
     "bloom": ["n_head", "n_layer"],

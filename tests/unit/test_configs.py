@@ -75,6 +75,7 @@ WITHOUT_EFFECT = [
         ),
         ({"model.width": 130}, ["model.width must be a multiple of model.heads = 4"]),
         ({"model.kv_heads": 3}, ["model.heads must be a multiple of model.kv_heads = 3"]),
+        ({"encoding.name": "cope", "model.score_cap": 2.0}, ["'cope' has its own attention"]),
         ({"warmup_steps": -1}, ["warmup_steps must be a whole number of at least 0; got -1"]),
         ({"accumulate": 5}, ["batch_size must be a multiple of accumulate = 5; got 32"]),
         ({"learning_rate": float("nan")}, ["learning_rate must be a finite number above 0"]),

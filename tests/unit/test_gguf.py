@@ -29,6 +29,8 @@ NAMES = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "self_attn.qkv_proj": "attn_qkv",
+    "mlp.gate_up_proj": "ffn_up",
 }
 GEMMA_NAMES = NAMES | {
     "post_attention_layernorm": "post_attention_norm",
@@ -89,12 +91,12 @@ def write_gguf(
     writer.add_bos_token_id(0)
     if add_bos is not None:
         writer.add_add_bos_token(add_bos)
-    names = GEMMA_NAMES if kind == "gemma3" else NAMES
+    names = GEMMA_NAMES if kind.startswith("gemma") else NAMES
     for name, array in (arrays or drawn()).items():
         module = name.removesuffix(".weight")
         layer, inner = (module.split(".", 3)[2:]) if ".layers." in module else (None, module)
         place = f"blk.{layer}.{names[inner]}" if layer else names[inner]
-        array = array + 1 if kind == "gemma3" and array.ndim == 1 else array
+        array = array + 1 if kind.startswith("gemma") and array.ndim == 1 else array
         if kind == "llama" and inner in ("self_attn.q_proj", "self_attn.k_proj"):
             array = interleaved(array, H if inner.endswith("q_proj") else G)
         if quantised is None or array.ndim == 1:
@@ -209,13 +211,12 @@ YARN = {"scaling": "yarn"}  # whose gains have two meanings
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "gemma2"}, "architecture 'gemma2' is not supported"),
+        ({"kind": "gemma"}, "architecture 'gemma' is not supported"),
         ({"pre": "deepseek-v9"}, "pre-tokenizer 'deepseek-v9' is not supported"),
         (stated("attn_logit_softcapping", 3e1), r"a soft cap on logits of attention \(attn_logit"),
         (stated("final_logit_softcapping", 3e1), r"a soft cap on logits \(final_logit_softcapping"),
         (ANY_ORDER, "attention.causal = False is not supported, only True"),
         ({"kind": "gemma3", "base": None}, "rope.freq_base is missing"),
-        ({"kind": "gemma3", "layers": 62}, "query_pre_attn_scalar = 4.0 is not supported, only 6"),
         *(
             (YARN | stated(f"rope.scaling.{name}", 1.2), f"rope.scaling.{name} is not supported")
             for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor")
@@ -234,8 +235,8 @@ def test_an_unknown_architecture_is_refused_before_the_tokens_are_read(tmp_path,
         keys[sources.ARCHITECTURE] = keys.pop(sources.ARCHITECTURE)  # not the first of its keys
 
     monkeypatch.setattr(gguf, "GGUFReader", lambda _: pytest.fail("all of it is read"))
-    with pytest.raises(ConfigError, match="architecture 'gemma2' is not supported"):
-        read(write_gguf(tmp_path / "model.gguf", "gemma2", edit=edit))
+    with pytest.raises(ConfigError, match="architecture 'gemma' is not supported"):
+        read(write_gguf(tmp_path / "model.gguf", "gemma", edit=edit))
 
 
 def test_layers_of_two_types_name_the_option_that_makes_them_alike(tmp_path):
@@ -351,6 +352,16 @@ GEMMA = LLAMA | {
 }
 
 
+SIZES = {
+    "embedding_length": D,
+    "attention.head_count": H,
+    "attention.key_length": K,
+    "feed_forward_length": F,
+    "attention.layer_norm_rms_epsilon": 1e-6,
+    "rope.freq_base": 1e4,
+}
+
+
 def gemma_file(path, of_pattern=True, **options):
     def edit(writer):
         writer.add_sliding_window(8)
@@ -371,6 +382,46 @@ def test_gemma_of_a_file_is_that_of_a_folder(tmp_path):
     # What a file omits is the rule of the published models: one in six layers, base 10,000.
     plain = read(gemma_file(tmp_path / "plain.gguf", of_pattern=False)).config.encoding
     assert (plain.options["pattern"], plain.options["local_base"]) == ("local", 1e4)
+
+
+def test_gemma2_of_a_file_is_that_of_a_folder(tmp_path):
+    of_heads = "q_norm.weight", "k_norm.weight"
+    arrays = {name: array for name, array in gemma().items() if not name.endswith(of_heads)}
+
+    def edit(writer):
+        writer.add_sliding_window(8)
+        writer.add_final_logit_softcapping(2.0)
+
+    file = pretrained.load(write_gguf(tmp_path / "a.gguf", "gemma2", edit=edit, arrays=arrays))
+    config = GEMMA | {"model_type": "gemma2", "final_logit_softcapping": 2.0}
+    folder = pretrained.load(write(tmp_path / "a", arrays, config))
+    np.testing.assert_array_equal(logits(file), logits(folder))
+    assert file.model.config == folder.model.config and file.model.config.score_cap == 50
+    assert (file.facts["window"], file.facts["pattern"]) == (8, "local,global")
+
+
+def test_phi3_of_a_file_is_that_of_a_folder(tmp_path):
+    arrays = drawn()
+    for layer in range(LAYERS):
+        for packed, parts in (("self_attn.qkv", "qkv"), ("mlp.gate_up", ("gate", "up"))):
+            module = f"model.layers.{layer}.{packed.split('.')[0]}"
+            rows = [arrays.pop(f"{module}.{part}_proj.weight") for part in parts]
+            arrays[f"model.layers.{layer}.{packed}_proj.weight"] = np.concatenate(rows)
+    file = pretrained.load(write_gguf(tmp_path / "a.gguf", "phi3", arrays=arrays))
+    config = LLAMA | {"model_type": "phi3"}
+    folder = pretrained.load(write(tmp_path / "a", arrays, config))
+    np.testing.assert_array_equal(logits(file), logits(folder))
+    wrong = arrays | {"model.layers.1.mlp.gate_up_proj.weight": np.ones((2 * F + 1, D), np.float32)}
+    with pytest.raises(DataError, match="gate_up_proj.weight: .* cannot be split into 2"):
+        read(write(tmp_path / "a", wrong, config))
+
+
+def test_the_largest_gemmas_divide_scores_by_the_root_of_width_over_heads(tmp_path):
+    for kind, layers in sources.LARGEST_GEMMA.items():
+        facts = {f"{kind}.{key}": value for key, value in SIZES.items()}
+        for count, expected in ((layers, D / H), (layers - 1, K)):
+            given = facts | {f"{kind}.block_count": count, sources.TOKENS: ["a"]}
+            assert sources._gguf_config(given, kind, {})["query_pre_attn_scalar"] == expected
 
 
 def test_scales_of_gemma_are_whole_in_a_bfloat16_model(tmp_path):

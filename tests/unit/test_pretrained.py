@@ -99,7 +99,12 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
     ("fields", "message"),
     [
         ({"model_type": "mixtral", "num_local_experts": 8}, "a mixture of experts"),
-        ({"model_type": "phi3"}, "'phi3' is not supported; have: llama, mistral"),
+        ({"model_type": "ministral3"}, "'ministral3' is not supported; have: llama, mistral"),
+        ({"model_type": "phi3", "rope_scaling": LINEAR}, "rope type = 'linear' is not supported"),
+        (GEMMA | {"attn_logit_softcapping": 50.0}, "a soft cap on logits of attention"),
+        ({"model_type": "gemma2", "final_logit_softcapping": "30"}, "final_logit_softcapping must"),
+        ({"model_type": "cohere2", "layer_types": LOCAL[1:]}, "layer_types has 1 entries for 2"),
+        ({"model_type": "granite", "logits_scaling": 0}, "logits_scaling must be"),
         ({"final_logit_softcapping": 30.0}, "a soft cap on logits"),
         ({"quantization_config": {"bits": 4}}, "quantised weights"),
         ({"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported, only 'silu'"),
@@ -118,7 +123,6 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         ),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "per kind of layer"),
         (GEMMA | {"rope_parameters": FLAT}, "must have keys full_attention and .* got rope_theta"),
-        (GEMMA | {"query_pre_attn_scalar": 168}, "= 168 is not supported, only 6"),
         (GEMMA | {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is"),
         ({"model_type": "gemma3"}, "model_type 'gemma3' is not supported"),  # of GGUF files
         ({"model_type": "gemma3", "text_config": {"a": 1}}, r"more than text \(text_config\)"),
@@ -398,6 +402,14 @@ def test_windows_and_rotated_fraction_are_facts(tmp_path):
     assert (facts["window"], facts["pattern"], facts["fraction"]) == (None, None, 1.0)
 
 
+def test_an_original_length_beside_the_rope_settings_wins_where_one_is_read():
+    for scaling, expected in ((YARN, 8), (LLAMA3, 8), (LONGROPE, 8), (LINEAR, None)):
+        longest = {"rope_scaling": scaling | {"long_factor": [1.0] * 3}}
+        config = LLAMA | longest | {"original_max_position_embeddings": 8}
+        rope = families.rotary(families.settings_of(config, families.LLAMA_FAMILY)).rope
+        assert rope.original == expected
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -446,5 +458,10 @@ def test_rows_of_queries_keys_and_values_are_packed_as_thirds_or_by_head():
     heads = 2
     parts = np.arange(3 * heads * 4.0).reshape(3, heads, 4, 1)  # [q k v, H, K, 1]
     for split, packed in ((families.thirds, parts), (families.by_head, parts.swapaxes(0, 1))):
-        found = split(packed.reshape(-1, 1), heads)
+        found = split(packed.reshape(-1, 1), heads, heads)
         np.testing.assert_array_equal(found, parts.reshape(3, -1, 1))
+    q, k, v = (np.arange(n * 4.0).reshape(-1, 1) for n in (4, 2, 2))
+    for ours, theirs in zip(
+        families.grouped(np.concatenate([q, k, v]), 4, 2), (q, k, v), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)

@@ -15,6 +15,7 @@ from posenc_jax import extensions, schemes
 from posenc_jax.attention import attend
 from posenc_jax.attention.plain import kth_largest, spread
 from posenc_jax.evaluation import diagnostics
+from posenc_jax.layers import Capped
 
 pytestmark = pytest.mark.sampled
 
@@ -64,6 +65,19 @@ def test_a_placed_row_holds_its_documents():
     for last in (0, L - 3):
         out = compiled(q[:, last:], k, v, encoding, row, features=features)
         np.testing.assert_allclose(out, expected[:, last:], atol=2e-6)
+
+
+@pytest.mark.parametrize("implementation", ["plain", "blockwise"])
+@pytest.mark.parametrize("groups", [4, 2])
+def test_scores_are_capped_before_the_bias_and_the_window(implementation, groups):
+    alibi, cap = build("alibi"), 0.7
+    capped = Capped(dims=alibi.dims, inner=alibi, cap=cap)
+    q, k, v = qkv(L, L, groups)
+    out = compiled(q, k, v, capped, window=5, implementation=implementation)
+    bias = np.float64(alibi.bias(jnp.arange(L), jnp.arange(L)))
+    back = np.arange(L)[:, None] - np.arange(L)
+    expected = mixed(cap * np.tanh(scores_of(q, k) / cap) + bias, (back >= 0) & (back < 5), v)
+    np.testing.assert_allclose(out, expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "fire"])

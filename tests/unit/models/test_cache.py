@@ -78,8 +78,9 @@ def test_a_row_by_pieces_equals_the_full_pass(forward, encoding, drawn, make_mod
         | {"qk_norm": True, "embed_norm": True, "norm_eps": 1e-3, "bos": True},
         {"norm_place": "both", "activation": "geglu", "embed_scale": True, "bos": True},
         {"norm_place": "output", "qk_norm": True, "qk_norm_of": "all"},
+        {"score_size": 3, "score_cap": 1.0, "logit_factor": 0.5, "logit_cap": 3.0},
     ],
-    ids=["parallel", "both", "output"],
+    ids=["parallel", "both", "output", "caps"],
 )
 def test_options_of_models_by_pieces_equal_the_full_pass(forward, make_model, make_tokens, options):
     model = make_model(layers=1, **options)

@@ -27,6 +27,8 @@ OPTIONS = [
     {"latent_dim": 12, "rotary_dim": 2, "value_dim": 6, "biases": "qkv"},
     {"norm_place": "both", "activation": "geglu", "embed_scale": True, "kv_heads": 2},
     {"norm_place": "output", "qk_norm": True, "qk_norm_of": "all", "kv_heads": 2},
+    {"score_size": 3, "score_cap": 2.0, "logit_cap": 8.0, "embed_factor": 2.0},
+    {"parallel": True, "shared_norm": True, "residual_factor": 0.5, "logit_factor": 0.5},
 ]
 
 
@@ -87,6 +89,12 @@ def test_every_option_starts_at_the_uniform_loss_and_learns(
         ({"parallel": True}, set()),
         ({"activation": "gelu_erf"}, set()),
         ({"norm_eps": 0.1}, set()),
+        ({"embed_factor": 2.0}, set()),
+        ({"residual_factor": 0.5}, set()),
+        ({"score_size": 3}, set()),
+        ({"score_cap": 0.1}, set()),
+        ({"logit_factor": 0.5}, set()),
+        ({"logit_cap": 3.0}, set()),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",  # sets have no order
 )
@@ -108,6 +116,17 @@ def test_an_option_adds_its_arrays_and_changes_the_logits(
         moved = with_leaves(model, drawn | {name: drawn[name] + 0.5})
         changed = forward(moved, tokens, build("rope"))
         assert name == "blocks.attention.k.bias" or np.abs(changed - after).max() > 1e-3
+
+
+def test_a_shared_norm_is_one_norm_where_there_were_two_alike(make_model, make_tokens, forward):
+    shared, tokens = make_model(parallel=True, shared_norm=True), make_tokens(L)
+    norm = "blocks.attention_norm.scale"
+    arrays = by_path(shared) | {norm: normal(norm, by_path(shared)[norm])}
+    both = make_model(parallel=True)
+    assert set(by_path(both)) - set(arrays) == {"blocks.mlp_norm.scale"}
+    both = with_leaves(both, arrays | {"blocks.mlp_norm.scale": arrays[norm]})
+    logits = forward(with_leaves(shared, arrays), tokens, build("rope"))
+    np.testing.assert_array_equal(logits, forward(both, tokens, build("rope")))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -206,12 +225,14 @@ def test_packed_documents_share_one_draw_of_random_positions(make_model, make_to
     np.testing.assert_allclose(packed, jnp.concatenate(alone, axis=1), atol=1e-5)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_losses_in_pieces_equal_losses_at_once(make_model, make_tokens, forward, tied, monkeypatch):
+@pytest.mark.parametrize("options", [{}, {"tied": False}, {"logit_cap": 1.0}], ids=str)
+def test_losses_in_pieces_equal_losses_at_once(
+    make_model, make_tokens, forward, options, monkeypatch
+):
     """Values, gradients and top predictions agree at a length that the pieces do not divide, and
     the weighted loss, whose gradient comes in the same pass, is the sum of these."""
     encoding = build("rope")
-    model, tokens = make_model(tied=tied), make_tokens(L - 1, batch=2)
+    model, tokens = make_model(**options), make_tokens(L - 1, batch=2)
     targets = jnp.roll(tokens, -1, axis=1)
     weights = jnp.asarray(np.random.default_rng(0).integers(0, 3, targets.shape), jnp.float32)
 

@@ -23,6 +23,8 @@ OPTIONS = [
     ({"norm": "batch"}, "norm must be one of 'rms', 'layer', 'layer_without_bias'; got 'batch'"),
     ({"norm_place": "mid"}, "norm_place must be one of"),
     ({"norm_place": "post", "parallel": True}, "parallel needs norm_place = 'pre'"),
+    ({"shared_norm": True}, "shared_norm has no effect without parallel"),
+    ({"score_cap": 0.0}, "score_cap must be"),
     ({"qk_norm_of": "all"}, "qk_norm_of = 'all' has no effect without qk_norm"),
     ({"activation": "relu"}, "activation must be one of"),
     ({"dtype": "float16"}, "dtype must be one of"),
@@ -58,6 +60,9 @@ def test_what_a_model_cannot_read_is_refused(make_model, make_tokens):
     ):
         with pytest.raises(ValueError, match=message):
             model(**{"tokens": tokens, "encoding": ROPE} | given)
+    capped = make_model(score_cap=2.0)
+    with pytest.raises(ValueError, match="'cope' has its own attention, .* model.score_cap = None"):
+        capped(tokens, build("cope"))
     latent = make_model(layers=1, latent_dim=12, rotary_dim=4, value_dim=6)
     with pytest.raises(ValueError, match="'rotary_dim': None}, but the model has .*: 4}"):
         latent(tokens, ROPE)
