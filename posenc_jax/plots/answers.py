@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-NARROW = 22  # letters per line of a name beside the map, in a paper's column
+NARROW = 6.5  # letters per inch of a paper on a line of a name beside its marks
 
 
 @style.styled()
@@ -23,12 +23,13 @@ def by_gap(
     size = (2.2 + 0.9 * len(parts), 1.0 + _rows(methods)[-1])
     figure, (axes,) = style.panels(1, 1, size, tall=True)
     _grid(axes, grid, methods, parts, trained)
-    style.finish(figure, axes, title)
+    style.finish(figure, title)
     return figure
 
 
 def _names(methods: Sequence[str]) -> list[str]:
-    return [style.folded(name, NARROW if style.narrow() else style.LONGEST) for name in methods]
+    wide = style.width()
+    return [style.folded(name, int(NARROW * wide) if wide else style.LONGEST) for name in methods]
 
 
 def _rows(methods: Sequence[str]) -> np.ndarray:
@@ -50,8 +51,13 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
     axes.set_xlabel("tokens back to the answer")
     if style.narrow():
         axes.set_xlabel("tokens back")
-        axes.set_xticks(range(len(parts)), [style.folded(part, 4) for part in parts])
-    text: dict[str, Any] = {"ha": "center", "va": "center", "size": 6 if style.narrow() else 7}
+        letters = int(0.5 * style.inches_of(axes) * style.LETTERS / len(parts))
+        longest = max(len(end) for part in parts for end in part.split("-")) + 1
+        if letters < longest:
+            axes.tick_params(axis="x", labelrotation=90)
+        else:
+            axes.set_xticks(range(len(parts)), [style.folded(part, letters) for part in parts])
+    text: dict[str, Any] = {"ha": "center", "va": "center", "size": 8 if style.narrow() else 7}
     for (row, column), value in np.ndenumerate(grid):
         if np.isfinite(value):
             colour = "black" if value > 0.6 else "white"
@@ -95,12 +101,12 @@ def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
                 axes.hlines(place, max(low, 0), min(high, 1), color=look["color"], linewidth=1.2)
             label = f"{name} beyond L" if not place else None
             axes.plot(centre, place, linestyle="", label=label, **look)
-    axes.set_yticks(range(len(methods)), [method.name for method in methods])
+    axes.set_yticks(range(len(methods)), _names([method.name for method in methods]))
     axes.set(xlim=(-0.03, 1.03), ylim=(len(methods) - 0.4, -0.6), xlabel="share of questions")
     known = methods and methods[0].order is not None
     claim = f" {methods[0].name} keeps order best" if known else ""
     title = f"At {longest:,} tokens{claim}; dotted: without order"
-    style.finish(figure, axes, title, below=True)
+    style.finish(figure, title, below=True)
     return figure
 
 
@@ -120,5 +126,5 @@ def knocked_out(orders: Mapping[str, Mapping[str, float | None]]) -> "Figure":
     axes.set_yticks([place + 0.4 - size / 2 for place in range(len(orders))], list(orders))
     axes.set(xlim=(0.4, 1.02), xlabel="order: share answered with the last of two values")
     axes.invert_yaxis()
-    style.finish(figure, axes, "Order, and what is left of it where keys are hidden", below=True)
+    style.finish(figure, "Order, and what is left of it where keys are hidden", below=True)
     return figure

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax.display import Line, Panels, ends, rounded
+from posenc_jax.display import NONE, Line, Panels, ends, rounded
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import label
 from posenc_jax.evaluation.table import counts
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
 VALUES |= {"accuracy": "accuracy", "relative": "accuracy, as a share of the best possible"}
 LENGTH, PLACE = "length (tokens)", "position in the window (tokens)"
-TITLE = 64  # letters on a line of a title
+TITLE = 10.3  # letters per inch of a title
 WHOLE = 100.0  # values from here on are written without decimals
 BANDS = 3  # most readable bands; the intervals of more lines are bars
+BESIDE = 0.16  # inches from the first of these bars to the last
+TWO = 5.0  # inches in which two panels stand side by side
+NAMES = 0.42  # most of a panel for the names of its lines; longer ones are in a legend
 
 
 @style.styled()
@@ -43,10 +46,11 @@ def chart(
     else:
         draw_lines(axes, lines)
         axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.locator_params(axis="x", nbins=4 if style.narrow() else 8)
     axes.set(xlabel=x, ylabel=y)
     if note and not style.narrow():
         axes.set_title(note, fontsize=8, color="0.35")
-    style.finish(figure, axes, title, below=below)
+    style.finish(figure, title, below=below)
     return figure
 
 
@@ -65,7 +69,11 @@ def over_tokens(
 
 
 def draw_lines(axes: "Axes", lines: Sequence[Line], bands: int = BANDS) -> None:
-    few = sum(line.band is not None for line in lines) <= bands
+    from matplotlib.transforms import ScaledTranslation
+
+    banded = [line.name for line in lines if line.band is not None]
+    few, figure = len(banded) <= bands, axes.get_figure(root=True)
+    assert figure is not None
     for line in lines:
         label = line.name if line.listed else "_"
         (drawn,) = axes.plot(line.x, line.y, **line.look, label=label)
@@ -75,7 +83,10 @@ def draw_lines(axes: "Axes", lines: Sequence[Line], bands: int = BANDS) -> None:
                 filled: dict[str, Any] = dict(color=colour, alpha=0.12, linewidth=0)
                 axes.fill_between(line.x, *line.band, **filled)
             else:
-                axes.vlines(line.x, *line.band, color=colour, alpha=0.6, linewidth=1)
+                # Beside one another, else bars of a length merge into a line.
+                beside = BESIDE * (banded.index(line.name) / (len(banded) - 1) - 0.5)
+                moved = axes.transData + ScaledTranslation(beside, 0, figure.dpi_scale_trans)
+                axes.vlines(line.x, *line.band, color=colour, linewidth=1, transform=moved)
 
 
 class View(NamedTuple):
@@ -92,20 +103,28 @@ class View(NamedTuple):
 
 
 @style.styled()
-def named(*views: View) -> "Figure":
-    """Panels of lines with their last values and names at their ends, and L marked."""
-    inches = max(3.0, 0.17 * max(len(view.lines) for view in views))  # of an axis
-    across = 1 if style.narrow() else len(views)
+def named(*views: View, each: float = 6.2) -> "Figure":
+    """Panels `each` so wide of lines with their last values and names at their ends, and L marked;
+    names that do not fit there are in a legend below."""
+    wide = style.width()
+    across = len(views) if wide is None or wide >= TWO else 1
     down = len(views) // across
-    size = (6.2 * across, (inches + 0.9) * down)
+    each = each if wide is None else wide / across
+    lines = [line for view in views for line in view.lines]
+    at_end = max(len(line.name) for line in lines) + 6 <= NAMES * each * style.LETTERS
+    most = max(len(view.lines) for view in views) if at_end else 0
+    inches = max(min(3.0, style.ASPECT * each), style.LINE * most)  # of an axis
+    size = (each * across, (inches + (0.9 if wide is None else 0.6)) * down)
     figure, panels = style.panels(down, across, size, tall=True)
     for axes, view in zip(panels, views, strict=True):
-        panel(axes, view, inches)
+        panel(axes, view, inches, at_end)
+    if not at_end:
+        style.finish(figure, below=True)
     return figure
 
 
 @style.styled()
-def panel(axes: "Axes", view: View, inches: float = 3.0) -> None:
+def panel(axes: "Axes", view: View, inches: float = 3.0, at_end: bool = True) -> None:
     """Draw a view in axes of this height; a band would fill what is between named places."""
     draw_lines(axes, view.lines, 0 if view.ticks else BANDS)
     for dots in view.dots:
@@ -120,11 +139,17 @@ def panel(axes: "Axes", view: View, inches: float = 3.0) -> None:
         side = "left" if length == lengths[0] else "center"
         style.annotate(axes, f"L = {length:,}", (length, 1), (0, 2), ha=side, va="bottom")
     axes.set(xlabel=view.x, ylabel=view.y, ylim=view.limits)
-    axes.margins(x=0.04 if view.ticks or view.dots else 0)
+    axes.margins(x=0.04)
     if not style.narrow():
         pad = 16 if view.trained else None
-        axes.set_title(style.folded(view.title, TITLE), loc="left", pad=pad, weight="bold")
-    _name_ends(axes, view.lines, style.LINE * 0.8 / inches)
+        axes.set_title(
+            style.folded(view.title, int(TITLE * style.inches_of(axes))),
+            loc="left",
+            pad=pad,
+            weight="bold",
+        )
+    if at_end:
+        _name_ends(axes, view.lines, style.LINE * 0.8 / inches)
 
 
 def _name_ends(axes: "Axes", lines: Sequence[Line], gap: float) -> None:
@@ -168,7 +193,7 @@ def pointed(figure: "Figure", views: Sequence[View]) -> "Figure":
             bands = list(zip(*line.band, strict=True)) if line.band else [None] * len(line.x)
             urls = [
                 f"{style.VALUE}{line.name}, {x:,} tokens: {rounded(y, band)}"
-                + ("" if band is None else f" ({ends(band)})")
+                + ("" if ends(band) == NONE else f" ({ends(band)})")
                 for x, y, band in zip(line.x, line.y, bands, strict=True)
             ]
             axes.scatter(line.x, line.y, s=120, alpha=0, urls=urls)
@@ -190,7 +215,7 @@ def side_by_side(panels: Panels) -> "Figure":
         over_tokens(axes, lines, panels.trained)
         axes.set(title=name, xlabel=panels.x)
     every[0].set_ylabel(panels.y)
-    style.finish(figure, every[0], panels.title)
+    style.finish(figure, panels.title)
     return figure
 
 

@@ -71,7 +71,7 @@ def spectrum(
 
     axes.secondary_yaxis("right", functions=(inverse, inverse)).set_ylabel("turns within L")
     title = f"rotary spectrum, {_words(next(iter(ropes.values())))}"
-    style.finish(figure, axes, title)
+    style.finish(figure, title)
     return figure
 
 
@@ -163,7 +163,7 @@ def bias(curves: Mapping[int, np.ndarray], trained: int, layer: str = "") -> "Fi
     title = f"{layer}bias by distance for the last of {longest:,} queries"
     if len(curves) > 1:
         title += f"; dashed: in a window of {min(curves):,}, where it differs"
-    style.finish(figure, axes, title)
+    style.finish(figure, title)
     return figure
 
 
@@ -201,7 +201,7 @@ def attention(by_method: Mapping[str, Any], trained: int) -> "Figure":
         strict=True,
     ):
         row[0].set_ylabel(words)
-    style.finish(figure, rows[-1][-1])
+    style.finish(figure)
     return figure
 
 

@@ -99,6 +99,7 @@ WINDOW: Look = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
 ASPECT = 0.72  # height / width of a narrow panel
 LINE = 0.17  # inches per line of a legend
 LETTERS = 15  # letters per inch in a legend
+AXIS = 0.4  # least share of a panel that is its horizontal axis
 LONGEST = 44  # letters per line of a name beside the panels
 
 RC: Any = {
@@ -119,6 +120,7 @@ RC: Any = {
     "pdf.fonttype": 42,  # letters, not outlines, as publishers require
     "svg.hashsalt": "posenc-jax",  # makes the text of a picture reproducible
 }
+PRINTED: Any = dict.fromkeys(("font.size", "figure.titlesize", "axes.titlesize"), 8)
 
 
 @contextmanager
@@ -126,7 +128,7 @@ def styled() -> Iterator[None]:
     """Draw with matplotlib in the house style."""
     import matplotlib
 
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(RC | PRINTED if narrow() else RC):
         yield
 
 
@@ -154,9 +156,14 @@ def printed(form: Form) -> Iterator[None]:
         _form.reset(token)
 
 
+def width() -> float | None:
+    """The width of pictures for a paper, in inches; None for a screen."""
+    return _form.get().width
+
+
 def narrow() -> bool:
     """Return True if a width is set, for a paper: captions then replace titles."""
-    return _form.get().width is not None
+    return width() is not None
 
 
 def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tuple[str, str]:
@@ -249,35 +256,34 @@ def panels(
 
     if size is None:
         size = (8, 4.5) if rows == columns == 1 else (1.5 + 3.6 * columns, 3.6 * rows)
-    width = _form.get().width
-    if width is not None:
-        size = (width, size[1] if tall else ASPECT * width * rows / columns)
+    if (wide := width()) is not None:
+        size = (wide, size[1] if tall else ASPECT * wide * rows / columns)
     figure = Figure(figsize=size, layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False, **share).flat)
 
 
-def finish(figure: "Figure", axes: "Axes", title: str = "", *, below: bool = False) -> None:
-    """Write the title, except in a paper, where the caption has it, and draw the legend of some
-    axes beside the panels, or below them in as many columns as fit."""
+def finish(figure: "Figure", title: str = "", *, below: bool = False) -> None:
+    """Write the title, except in a paper, where the caption has it, and draw the legend of all
+    panels beside them, or below them in as many columns as fit."""
     if title and not narrow():
         figure.suptitle(title)
-    handles, names = axes.get_legend_handles_labels()
-    if not handles:
+    pairs = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes)
+    listed = {name: handle for panel in pairs for handle, name in panel}
+    if not listed:
         return
-    columns = 1
-    if below or narrow():
+    columns, names = 1, list(listed)
+    if below := below or narrow():
         room = int(figure.get_figwidth() * LETTERS)
         names = [folded(name, room - 8) for name in names]
         longest = max(len(line) for name in names for line in name.split("\n"))
         columns = max(1, min(len(names), room // (longest + 8)))
     else:
         names = [folded(name, LONGEST) for name in names]
-    if narrow():  # the figure grows, so that panels keep their size
-        below = True
+    if below:  # the figure grows, so that panels keep their size
         lines = sum(name.count("\n") + 1 for name in names)
         figure.set_figheight(figure.get_figheight() + LINE * -(-lines // columns))
     place = "outside lower center" if below else "outside right center"
-    figure.legend(handles, names, loc=place, ncols=columns)
+    figure.legend(list(listed.values()), names, loc=place, ncols=columns)
 
 
 def folded(name: str, letters: int) -> str:
@@ -302,7 +308,11 @@ def spaced(places: Sequence[float], gap: float) -> list[float]:
     return moved[np.argsort(order)].tolist()
 
 
-NUMBERS = 12  # most numbers along an axis
+def inches_of(axes: "Axes") -> float:
+    """Width of a panel with its labels."""
+    spec, figure = axes.get_subplotspec(), axes.get_figure(root=True)
+    assert figure is not None
+    return figure.get_figwidth() / (spec.get_gridspec().ncols if spec else 1)
 
 
 def length_axis(
@@ -320,7 +330,7 @@ def length_axis(
     if len(lengths) == 1:
         lengths = [2**i for i in range(0, int(lengths[0]).bit_length(), step)]
     axes.set_xscale("log")
-    numbered = _numbered(lengths, trained)
+    numbered = _numbered(lengths, trained, AXIS * inches_of(axes))
     axes.set_xticks(lengths, [f"{n:,}" if n in numbered else "" for n in lengths])
     axes.xaxis.set_minor_locator(NullLocator())
     words: dict[str, Any] = dict(rotation=90)
@@ -334,13 +344,16 @@ def length_axis(
         annotate(axes, text, (length, 0.985), (3 if first else -3, 0), **words, **side)
 
 
-def _numbered(lengths: Sequence[int], trained: Sequence[int]) -> set[int]:
-    """Lengths with a number on a logarithmic axis, the trained ones first; the others are too near
-    to one of these."""
-    least = min(0.9, math.log2(max(lengths) / min(lengths)) / NUMBERS)  # octaves
+def _numbered(lengths: Sequence[int], trained: Sequence[int], inches: float) -> set[int]:
+    """Lengths with a number on a logarithmic axis, the trained ones and the longest first; the
+    numbers of the others would touch one of these."""
+    octave = inches / max(1.0, math.log2(max(lengths) / min(lengths)))
     numbered: set[int] = set()
-    for length in [*(n for n in trained if n in lengths), *lengths]:
-        if all(abs(math.log2(length / other)) >= least for other in numbered):
+    for length in [*(n for n in trained if n in lengths), max(lengths), *lengths]:
+        if all(
+            abs(math.log2(length / other)) * octave > 0.045 * len(f"{length:,}{other:,}")
+            for other in numbered
+        ):
             numbered.add(length)
     return numbered
 
@@ -367,6 +380,7 @@ def save(figure: "Figure", path: Path) -> Path:
     return path
 
 
+READABLE = 76  # pixels per inch on a page, below which letters are too small
 VALUE = "value:"  # of the address of a point, which becomes its attribute data-value
 
 
@@ -386,7 +400,8 @@ def svg(figure: "Figure", name: str, title: str) -> str:
     text = re.sub(pointed, r'<g data-value="\1">\2</g>', text, flags=re.S)
     text = re.sub(r' (width|height)="[^"]*"', "", text, count=2)  # those of the element itself
     text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
+    least = f'style="min-width: {READABLE * figure.get_figwidth():.0f}px"'
+    return text.replace("<svg", f'<svg role="img" {least} aria-label="{escape(title)}"', 1)
 
 
 def spread(shades: int) -> list[str]:
@@ -395,6 +410,15 @@ def spread(shades: int) -> list[str]:
 
 
 CAPTIONS = "captions.md"
+
+
+def paired(over: object) -> str:
+    """Explain bands and bars of lines that are compared with the best."""
+    return (
+        "Bands and bars are 95% intervals of the difference to the best line of that length, "
+        f"paired over {over}: one that leaves out the best line is significant as a single "
+        "comparison."
+    )
 
 
 def unpaired(over: object) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Method = tuple[str, str]  # the name of a group on this screen, and what is applied to it
 MOST_LINES = 10  # of a picture, baselines included
 MOST_VERDICTS = 10
+ON_PAGE = 4.4  # inches of a picture, so that its letters can be read on a telephone
 WORTH_A_LINE = 0.05  # gain of an extension, in bits or accuracy, if not all are drawn
 WINDOW = BASELINES["window"]
 NULL = "null: nothing beyond L"
@@ -44,7 +45,7 @@ class Panel(NamedTuple):
     names: Mapping[str, str]  # of groups
     chance: float  # accuracy of a guess
     trained_of: Mapping[str, int]  # L of groups
-    windows: Mapping[str, float]  # loss or accuracy of the window of L there, by group
+    window: tuple[str, float] | None  # the group with the best window of L there, and its value
 
     @property
     def ties(self) -> str:
@@ -56,8 +57,22 @@ class Panel(NamedTuple):
     def is_retrieval(self) -> bool:
         return self.value == "accuracy"
 
+    @property
+    def window_wins(self) -> bool:
+        """True if that window is better than the best method, as means are printed."""
+        if self.window is None or not self.ranks:
+            return False
+        best = right(self.ranks[0]).loss if self.is_retrieval else self.ranks[0].loss
+        ahead = self.window[1] - best if self.is_retrieval else best - self.window[1]
+        return ahead >= 0.005
+
     def name(self, rank: Rank) -> str:
         return self.lines[self.names[rank.group], rank.method].name
+
+    def in_window(self, size: str) -> str:
+        """The run with the best window, in words."""
+        assert self.window is not None
+        return f"{style.written(self.names[self.window[0]])} in a window of {size}"
 
 
 Source = tuple[str, ReportData, Rankings]  # a protocol, and the runs it was measured on
@@ -158,34 +173,55 @@ def _panel(
                 parts = [part._replace(scale=None) for part in parts]
             words = composition.text(parts)
         line = figures.line(style.with_method(name, words), rows, looks[name, method], "score")
-        lines[name, method] = line
+        lines[name, method] = line._replace(band=_to_best(line, rows, tables, value))
     sign = -1 if is_retrieval else 1
     best = sorted(
         ((method, line) for method, line in lines.items() if line.x),
         key=lambda item: (-item[1].x[-1], sign * item[1].y[-1], figures.plainness(item[0][1])),
     )
     far = points[points.length == longest]
+    windows = far[far.method == "window"].groupby("group")[value].mean()
+    group = (windows * sign).idxmin() if len(windows) else None
+    named = "" if points.group.nunique() == 1 or group is None else names[str(group)]
     return Panel(
         protocol,
         value,
         dict(best),
-        _baselines(points[grey | (points.method == "none")], oracles, sign),
+        _baselines(points[grey | (points.method == "none")], oracles, sign, group, named),
         sorted(map(int, points.trained.unique())),
         longest,
         tables.get(longest, ()),
         names,
         chance=float(far.chance.mean()),
         trained_of=points.groupby("group").trained.first().to_dict(),
-        windows=far[far.method == "window"].groupby("group")[value].mean().to_dict(),
+        window=None if group is None else (str(group), float(windows[group])),
     )
 
 
-def _baselines(points: Frame, oracles: Frame, sign: int) -> list[Line]:
+def _to_best(
+    line: Line, rows: Frame, tables: Mapping[int, Sequence[Rank]], value: str
+) -> tuple[list[float], list[float]]:
+    """The ends of paired intervals of the difference to the best of every length; nan for it."""
+    entry = (rows.group.iloc[0], rows.method.iloc[0])
+    unit = (rows.groupby("length").score.mean() / rows.groupby("length")[value].mean()).to_dict()
+    low, high = [], []
+    for length, y in zip(line.x, line.y, strict=True):
+        found = (r for r in tables.get(int(length), ()) if (r.group, r.method) == entry)
+        rank = next((r for r in found if r.verdict != "best"), None)
+        ends = (np.nan, np.nan) if rank is None else rank.by_seeds or rank.by_documents
+        half = (ends[1] - ends[0]) / 2 * unit[length]
+        low, high = [*low, y - half], [*high, y + half]
+    return low, high
+
+
+def _baselines(
+    points: Frame, oracles: Frame, sign: int, group: str | None, named: str
+) -> list[Line]:
     """The best window of L, a reader without order, and the best run trained at the longest."""
     look = style.WINDOW | style.GREY
-    windows = points[points.method == "window"]
-    lines = [figures.line(WINDOW, rows, look, "score") for _, rows in windows.groupby("group")]
-    found = [min(lines, key=lambda line: sign * line.y[-1])] if lines else []
+    windows = points[(points.method == "window") & (points.group == group)]
+    name = style.with_method(named, "window") if named else WINDOW
+    found = [figures.line(name, windows, look, "score")] if len(windows) else []
     orderless = (points.orderless / points.ceiling).groupby(points.length).mean().dropna()
     if len(orderless):
         x, y = list(orderless.index), list(orderless)
@@ -285,7 +321,7 @@ def charts(panel: Panel, shown: Sequence[Panel]) -> dict[str, figures.Chart]:
     found = {}
     for key, (_, methods) in choices(shown).items():
         drawn = view(panel, methods)
-        figure = curves.pointed(curves.named(drawn), [drawn])
+        figure = curves.pointed(curves.named(drawn, each=ON_PAGE), [drawn])
         title = protocols.find(panel.protocol).title
         found[key] = figures.chart(figure, f"{panel.protocol}-{key}", title)
     return found
@@ -297,11 +333,11 @@ def claim(panel: Panel) -> str:
         return protocols.find(panel.protocol).title
     best = panel.ranks[0]
     what = "answers most" if panel.is_retrieval else "has the lowest loss"
-    words = f"{panel.name(best)} {what} at {panel.longest:,} tokens"
-    if panel.ties:
-        return f"{words}, tied with {panel.ties}"
-    less = not panel.is_retrieval and any(loss < best.loss for loss in panel.windows.values())
-    return f"{words}, a window of L lower" if less else words
+    where = f"at {panel.longest:,} tokens"
+    if panel.window_wins:
+        return f"{panel.in_window('L')} {what} {where}, then {panel.name(best)}"
+    tied = f", tied with {panel.ties}" if panel.ties else ""
+    return f"{panel.name(best)} {what} {where}{tied}"
 
 
 def headline(shown: Sequence[Panel]) -> tuple[str, str]:
@@ -310,24 +346,27 @@ def headline(shown: Sequence[Panel]) -> tuple[str, str]:
     if not ranked:
         return "", ""
     panel = ranked[-1]
-    best = panel.ranks[0]
-    trained = panel.trained_of[best.group]
-    times = panel.longest / trained
+    best, first = panel.ranks[0], panel.window_wins
+    shown_best = right(best) if panel.is_retrieval else best
+    values = [(panel.name(best), best.group, rounded(shown_best.loss, shown_best.interval))]
+    if panel.window is not None:
+        group, value = panel.window
+        words = panel.in_window(f"the last {panel.trained_of[group]:,} tokens")
+        values.insert(0 if first else 1, (words, group, rounded(value)))
+    (name, group, value), *others = values
+    times = panel.longest / panel.trained_of[group]
     where = f"at {panel.longest:,} tokens"
     if times > 1:
         where += f", {times:g} times the trained length"
-    window = rounded(panel.windows[best.group]) if best.group in panel.windows else ""
     if panel.is_retrieval:
-        value = rounded(right(best).loss, right(best).interval)
-        found = f"{panel.name(best)} answers {value} of the questions {where}."
+        found = f"{name} answers {value} of the questions {where}."
         words = f"A guess is right in {rounded(panel.chance)}"
-        words += f" and a window of the last {trained:,} tokens in {window}." if window else "."
+        words += "".join(f" and {other} in {value}" for other, _, value in others) + "."
     else:
-        value = rounded(best.loss, best.interval)
-        found = f"{panel.name(best)} has the lowest loss {where}: {value} bits per byte."
-        words = f"A window of the last {trained:,} tokens has {window}." if window else ""
+        found = f"{name} has the lowest loss {where}: {value} bits per byte."
+        words = "".join(f"{other} has {value}." for other, _, value in others)
     if panel.ties:
-        words += f" Tied with it: {panel.ties}."
+        words += f" Tied with {panel.name(best) if first else 'it'}: {panel.ties}."
     if len(best.seeds) > 1:
         return found, f"{words} Means of {len(best.seeds)} seeds."
     return found, f"{words} One seed each: another may change the order."

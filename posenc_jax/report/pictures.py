@@ -215,7 +215,8 @@ def _caption(data: ReportData, name: str, shown: Sequence[Panel] | None) -> str:
     if name in protocols.against_length() or protocols.find(protocol).by_place:
         few = f", at most {MOST_LINES} lines from best to worst"
         words += f"; means over seeds{'' if shown is None else few}"
-    return f"{words}. Data: {on_what(data, protocol)} {style.unpaired(_over(data, protocol))}"
+    explain = style.paired if name in protocols.against_length() else style.unpaired
+    return f"{words}. Data: {on_what(data, protocol)} {explain(_over(data, protocol))}"
 
 
 def _over(data: ReportData, protocol: str) -> object:
@@ -223,8 +224,6 @@ def _over(data: ReportData, protocol: str) -> object:
     runs = [run for run in data.runs if run.in_means]
     if len(runs) > 1:
         return "seeds, or documents where there are fewer than three seeds"
-    if protocols.find(protocol).value == "accuracy":
-        return "answers"
     cells = [cell for run in runs for cell in run.cells if cell.facts["protocol"] == protocol]
     longest = max(cells, key=lambda cell: cell.facts["length"])
     return Units(int((longest.tokens > 0).sum()), longest.facts["unit"])

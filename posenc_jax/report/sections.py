@@ -199,7 +199,7 @@ def _value(value: float) -> str:
     return "not finite" if isinf(value) else decimal(value)
 
 
-SIZE = (6.2, 4.9)  # inches; half of a wide window, all of a narrow one
+SIZE = (overview.ON_PAGE, 3.2)  # inches, without the legend
 
 
 def learning(data: ReportData) -> Section | None:

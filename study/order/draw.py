@@ -71,7 +71,7 @@ def _law() -> None:
     axes.set_xlabel("tokens between the two values (1: adjacent), and more", size=11)
     axes.set_ylabel("share answered with\nthe last value", size=11)
     style.finish(
-        figure, axes, f"Maps of positions (lines) and order beyond L (points), {SEPARATED:,} steps"
+        figure, f"Maps of positions (lines) and order beyond L (points), {SEPARATED:,} steps"
     )
     style.save(figure, Path(__file__).parent / "law.png")
 

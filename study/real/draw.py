@@ -43,7 +43,7 @@ def main() -> None:
     axes.set_xlabel("tokens back to the copy", size=11)
     axes.set_ylabel("nats per token\nthat a copy saves", size=11)
     axes.tick_params(labelsize=10)
-    style.finish(figure, axes, "How far back does SmolLM2-135M use a copy, without training?")
+    style.finish(figure, "How far back does SmolLM2-135M use a copy, without training?")
     style.save(figure, PICTURE)
 
 

@@ -29,8 +29,7 @@ def test_half_a_sweep_is_reported(tmp_path):
     assert "wandb" not in said and not (out / "wandb").exists()
     assert {"index.html", "same_token.png"} <= {path.name for path in out.iterdir()}
     captions = (out / "captions.md").read_text()
-    assert "**same_token.png**" in captions and "intervals over 12 documents" in captions
-    assert "compare.py pairs them" in captions
+    assert "**same_token.png**" in captions and "paired over 12 documents" in captions
     assert "not a folder" in script("report.py", tmp_path / "nothing", f"--out={out}", code=65)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from posenc_jax.display import Line
 from posenc_jax.plots import answers, curves, style
@@ -23,13 +24,12 @@ def test_a_picture_is_saved_in_the_requested_format(format_, tmp_path):
     assert path.read_bytes().startswith(begins[format_])
 
 
-def test_a_narrow_picture_keeps_text_size_and_has_no_title():
+def test_a_narrow_picture_has_text_of_8_points_and_no_title():
     usual = drawn()
     with style.printed(style.Form("pdf", 3.3)):
         narrow = drawn()
     assert narrow.get_figwidth() == 3.3 and usual.get_figwidth() == 8
-    sizes = [figure.axes[0].xaxis.label.get_size() for figure in (narrow, usual)]
-    assert sizes[0] == sizes[1]
+    assert {text.get_size() for text in narrow.findobj(Text) if text.get_text()} == {8}
     assert not narrow.get_suptitle() and usual.get_suptitle() == "a title"
 
 
@@ -38,8 +38,6 @@ LONG = "variables-rope-s0-L512-batch_size=4-far=1.0 + yarn:8:beta_fast=16:attent
 
 def unreadable(figure):
     """Texts of a figure that are cut, too small for print, or on top of one another."""
-    from matplotlib.text import Text
-
     figure.draw_without_rendering()
     beyond = {
         id(tick.label1)
@@ -52,7 +50,7 @@ def unreadable(figure):
     shown = [t for t in shown if id(t) not in beyond]
     boxes = [(t.get_text(), t.get_window_extent().padded(-1)) for t in shown]
     page = figure.bbox.padded(1)
-    found = [t.get_text() for t in shown if t.get_size() < 6]
+    found = [t.get_text() for t in shown if t.get_size() < 7]
     found += [t for t, box in boxes if outside(box, page)]
     pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[:i] if a[1].overlaps(b[1])]
     return found + [(a[0], b[0]) for a, b in pairs]
@@ -73,6 +71,32 @@ def test_everything_in_a_column_can_be_read(trained):
     panel = figure.axes[0].get_window_extent()
     assert figure.legends[0].get_window_extent().y1 < panel.y0
     assert panel.width > 0.7 * figure.bbox.width
+
+
+@pytest.mark.parametrize("panels", [1, 2])
+@pytest.mark.parametrize("count", [3, 12])
+@pytest.mark.parametrize("of", ["{}", "variables-{}-s0 with NTK by parts by 8"])
+@pytest.mark.parametrize("width", [3.3, 6.75])
+def test_a_paper_s_figure_can_be_read(width, of, count, panels):
+    """Numbers along its axes stand apart, and names that do not fit beside lines are below them."""
+    lengths = [2**i for i in range(6, 18)]
+    names = [of.format(name) for name in style.ENCODINGS][:count]
+    lines = [
+        Line(name, lengths, [n + i / 10 for i in range(12)], style.look_of_encoding("rope"))
+        for n, name in enumerate(names)
+    ]
+    view = curves.View("", "accuracy, as a share of the best possible", lines, [64])
+    with style.printed(style.Form("pdf", width)):
+        figure = curves.named(*[view] * panels)
+    assert unreadable(figure) == [] and figure.get_figwidth() == width
+    assert {text.get_size() for text in figure.findobj(Text) if text.get_text()} == {8}
+    assert bool(figure.legends) == (of != "{}")
+    for legend in figure.legends:
+        box = legend.get_window_extent()
+        assert not outside(box, figure.bbox)
+        assert not any(box.overlaps(axes.get_tightbbox()) for axes in figure.axes)
+    tops = {round(axes.get_position().y1, 3) for axes in figure.axes}
+    assert len(tops) == (1 if width > 5 else panels)
 
 
 @pytest.mark.parametrize("width", [None, 3.3])

@@ -8,7 +8,6 @@ from answering import LONG, L, cell, gathered, of_text
 from evaluated import LENGTHS, make_run
 from matplotlib.text import Text
 
-from posenc_jax.evaluation import records
 from posenc_jax.evaluation.statistics import Units
 from posenc_jax.plots import curves, style
 from posenc_jax.report import overview
@@ -56,7 +55,7 @@ def test_a_method_has_one_look_in_both_panels_and_an_extension_is_dashed_in_its_
 def test_baselines_are_grey_and_the_window_is_the_best_one():
     _, retrieval = first(*RUNS)
     greys = {line.name: line.y[-1] for line in retrieval.baselines}
-    assert greys == {"window of L": 0.3, f"trained at {LONG}": 0.95}
+    assert greys == {"RoPE, window of L": 0.3, f"trained at {LONG}": 0.95}
     assert all(style.look_of("rope")[0] != line.look["color"] for line in retrieval.baselines)
     assert retrieval.trained == [L]
     assert all(line.y[-1] != 0.95 for line in retrieval.lines.values())
@@ -135,20 +134,17 @@ def test_a_line_that_leaves_the_panel_is_named_at_its_top():
     assert words["9.00 RoPE ↑"] == pytest.approx(1) and words["2.00 ALiBi"] < 0.5
 
 
-def test_intervals_of_one_seed_are_over_documents(tmp_path):
-    folder = make_run(tmp_path / "rope-s0", "rope", 0)
+def test_intervals_are_paired_with_the_best_over_the_documents_of_one_seed(tmp_path):
+    make_run(tmp_path / "rope-s0", "rope", 0)
     data = read_runs([tmp_path])
     ranks = rankings(data.runs)
     (panel,) = overview.first(data, ranks, data, ranks)
-    line = panel.lines["rope", "none"]
-    rows = [row for row in records.rows(records.read_cells(folder / "eval"))]
-    (row,) = (
-        r
-        for r in rows
-        if (r["protocol"], r["method"], r["length"]) == ("same_token", "none", LENGTHS[-1])
-    )
-    low = row["nll_low"] * row["bpb"] / row["nll"]
-    assert line.band[0][-1] == pytest.approx(low) and line.y[-1] == pytest.approx(row["bpb"])
+    best, other = panel.lines["rope", "none"], panel.lines["rope", "pi:2"]
+    assert np.isnan(best.band).all()
+    (_, behind) = ranks.extended["same_token"][LENGTHS[-1]]
+    assert behind.by_seeds is None and behind.by_documents[0] > 0
+    ends = [best.y[-1] + end for end in behind.by_documents]
+    assert [end[-1] for end in other.band] == pytest.approx(ends)
     found, condition = overview.headline([panel])
     assert found.startswith("RoPE has the lowest loss at 64 tokens, 2 times the trained length: ")
     assert condition.endswith("One seed each: another may change the order.")
@@ -162,14 +158,15 @@ def test_the_page_opens_with_one_number_and_its_condition():
     where = "at 512 tokens, 8 times the trained length."
     assert found == f"RoPE with YaRN answers 0.90 of the questions {where}"
     assert condition == (
-        "A guess is right in 0.17 and a window of the last 64 tokens in 0.30. Tied with it: FIRE. "
+        "A guess is right in 0.17 and RoPE in a window of the last 64 tokens in 0.30. Tied with "
+        "it: FIRE. "
         "One seed each: another may change the order."
     )
     assert overview.claim(shown[1]) == "RoPE with YaRN answers most at 512 tokens, tied with FIRE"
     assert overview.headline(first(*RUNS)) == ("", "")
 
 
-def test_the_first_sentence_has_the_length_and_the_window_of_the_best_run_alone():
+def test_the_first_sentence_has_the_length_of_the_best_run_and_the_window_of_the_picture():
     """Runs of two lengths, whose windows hold 80% of the answers."""
     cells = [
         cell("rope-a", "none", 0.60, trained=2 * L),
@@ -179,9 +176,32 @@ def test_the_first_sentence_has_the_length_and_the_window_of_the_best_run_alone(
     ]
     cells = [[row | {"ceiling": 0.8} for row in rows] for rows in cells]
     tables = {"answers": {LONG: [rank("rope-a", "none", 0.4, "best")]}}
-    found, condition = overview.headline(first(*cells, ranks=Rankings(tables, {}, [])))
+    found, condition = overview.headline(shown := first(*cells, ranks=Rankings(tables, {}, [])))
+    assert [line.name for line in shown[0].baselines] == ["rope-b, window of L"]
     assert "answers 0.60 of the questions at 512 tokens, 4 times the trained length." in found
-    assert "a window of the last 128 tokens in 0.28." in condition
+    assert "rope-b in a window of the last 64 tokens in 0.40." in condition
+
+
+def test_a_window_that_wins_comes_first():
+    """In the sentence and above the picture; of answers too."""
+    cells = [
+        of_text("rope-a", 2.0),
+        of_text("alibi-a", 1.9),
+        [row | {"method": "window"} for row in of_text("rope-a", 1.5)],
+    ]
+    (panel,) = first(*cells)
+    panel = panel._replace(ranks=[rank("alibi-a", "none", 1.9, "best")])
+    found, condition = overview.headline([panel])
+    assert found.startswith("RoPE in a window of the last 64 tokens has the lowest loss at 512 ")
+    assert found.endswith(": 1.50 bits per byte.") and condition.startswith("ALiBi has 1.90.")
+    claim = "RoPE in a window of L has the lowest loss at 512 tokens, then ALiBi"
+    assert overview.claim(panel) == claim
+    assert panel.baselines[0].name == "RoPE, window of L"
+    cells = [cell("rope-a", "none", 0.3), cell("rope-a", "window", 0.4)]
+    answers = {"answers": {LONG: [rank("rope-a", "none", 0.7, "best")]}}
+    found, condition = overview.headline(first(*cells, ranks=Rankings(answers, {}, [])))
+    assert found.startswith("RoPE in a window of the last 64 tokens answers 0.40 of the questions")
+    assert " and RoPE in 0.30." in condition
 
 
 def test_a_verdict_is_in_words_and_has_three_decimals_where_its_interval_is_narrow():
