@@ -49,15 +49,11 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
     axes.set_xticks(range(len(parts)), parts)
     axes.tick_params(length=0, labelsize=8)
     axes.set_xlabel("tokens back to the answer")
-    if style.narrow():
+    if wide := style.width():
         axes.set_xlabel("tokens back")
-        letters = int(0.5 * style.inches_of(axes) * style.LETTERS / len(parts))
-        longest = max(len(end) for part in parts for end in part.split("-")) + 1
-        if letters < longest:
+        if len(" ".join(parts)) > 0.5 * wide * style.LETTERS:
             axes.tick_params(axis="x", labelrotation=90)
-        else:
-            axes.set_xticks(range(len(parts)), [style.folded(part, letters) for part in parts])
-    text: dict[str, Any] = {"ha": "center", "va": "center", "size": 8 if style.narrow() else 7}
+    text: dict[str, Any] = {"ha": "center", "va": "center", "size": 8 if style.width() else 7}
     for (row, column), value in np.ndenumerate(grid):
         if np.isfinite(value):
             colour = "black" if value > 0.6 else "white"
@@ -67,7 +63,7 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
         axes.axvline(ends.index(trained) + 0.5, color="white", linewidth=2.5)
         axes.axvline(ends.index(trained) + 0.5, color="black", linewidth=1)
     figure = axes.get_figure()
-    if figure is not None and not style.narrow():
+    if figure is not None and not style.width():
         figure.colorbar(image, ax=axes, label="accuracy", shrink=0.9)
 
 
@@ -106,7 +102,7 @@ def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
     known = methods and methods[0].order is not None
     claim = f" {methods[0].name} keeps order best" if known else ""
     title = f"At {longest:,} tokens{claim}; dotted: without order"
-    style.finish(figure, title, below=True)
+    style.finish(figure, title)
     return figure
 
 
@@ -126,5 +122,5 @@ def knocked_out(orders: Mapping[str, Mapping[str, float | None]]) -> "Figure":
     axes.set_yticks([place + 0.4 - size / 2 for place in range(len(orders))], list(orders))
     axes.set(xlim=(0.4, 1.02), xlabel="order: share answered with the last of two values")
     axes.invert_yaxis()
-    style.finish(figure, "Order, and what is left of it where keys are hidden", below=True)
+    style.finish(figure, "Order, and what is left of it where keys are hidden")
     return figure

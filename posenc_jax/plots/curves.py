@@ -21,7 +21,7 @@ LENGTH, PLACE = "length (tokens)", "position in the window (tokens)"
 TITLE = 10.3  # letters per inch of a title
 WHOLE = 100.0  # values from here on are written without decimals
 BANDS = 3  # most readable bands; the intervals of more lines are bars
-BESIDE = 0.16  # inches from the first of these bars to the last
+BESIDE = 0.12  # inches from the first of these bars to the last
 TWO = 5.0  # inches in which two panels stand side by side
 NAMES = 0.42  # most of a panel for the names of its lines; longer ones are in a legend
 
@@ -37,7 +37,6 @@ def chart(
     title: str = "",
     note: str = "",
     size: tuple[float, float] | None = None,
-    below: bool = False,
 ) -> "Figure":
     """Lines and their bands; `lengths` makes the horizontal axis one of tokens."""
     figure, (axes,) = style.panels(1, 1, size)
@@ -46,11 +45,11 @@ def chart(
     else:
         draw_lines(axes, lines)
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.locator_params(axis="x", nbins=4 if style.narrow() else 8)
+        axes.locator_params(axis="x", nbins=4 if style.width() else 8)
     axes.set(xlabel=x, ylabel=y)
-    if note and not style.narrow():
+    if note and not style.width():
         axes.set_title(note, fontsize=8, color="0.35")
-    style.finish(figure, title, below=below)
+    style.finish(figure, title)
     return figure
 
 
@@ -72,8 +71,7 @@ def draw_lines(axes: "Axes", lines: Sequence[Line], bands: int = BANDS) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     banded = [line.name for line in lines if line.band is not None]
-    few, figure = len(banded) <= bands, axes.get_figure(root=True)
-    assert figure is not None
+    few, gap = len(banded) <= bands, BESIDE / max(1, len(banded) - 1)
     for line in lines:
         label = line.name if line.listed else "_"
         (drawn,) = axes.plot(line.x, line.y, **line.look, label=label)
@@ -84,8 +82,9 @@ def draw_lines(axes: "Axes", lines: Sequence[Line], bands: int = BANDS) -> None:
                 axes.fill_between(line.x, *line.band, **filled)
             else:
                 # Beside one another, else bars of a length merge into a line.
-                beside = BESIDE * (banded.index(line.name) / (len(banded) - 1) - 0.5)
-                moved = axes.transData + ScaledTranslation(beside, 0, figure.dpi_scale_trans)
+                beside = gap * banded.index(line.name) - BESIDE / 2
+                inches = ScaledTranslation(beside, 0, axes.figure.dpi_scale_trans)
+                moved = axes.transData + inches
                 axes.vlines(line.x, *line.band, color=colour, linewidth=1, transform=moved)
 
 
@@ -119,28 +118,28 @@ def named(*views: View, each: float = 6.2) -> "Figure":
     for axes, view in zip(panels, views, strict=True):
         panel(axes, view, inches, at_end)
     if not at_end:
-        style.finish(figure, below=True)
+        style.finish(figure)
     return figure
 
 
 @style.styled()
 def panel(axes: "Axes", view: View, inches: float = 3.0, at_end: bool = True) -> None:
-    """Draw a view in axes of this height; a band would fill what is between named places."""
-    draw_lines(axes, view.lines, 0 if view.ticks else BANDS)
+    """Draw a view in axes of this height, its intervals as bars."""
+    draw_lines(axes, view.lines, 0)
     for dots in view.dots:
         axes.plot(dots.x, dots.y, **dots.look)
     lengths = sorted({int(x) for line in view.lines for x in line.x})
     if view.ticks:
         axes.set_xticks(range(len(view.ticks)), view.ticks)
     else:
-        style.length_axis(axes, lengths)
+        style.length_axis(axes, lengths, share=style.AXIS * (1 if at_end else 2))
     for length in view.trained:
         axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
         side = "left" if length == lengths[0] else "center"
         style.annotate(axes, f"L = {length:,}", (length, 1), (0, 2), ha=side, va="bottom")
     axes.set(xlabel=view.x, ylabel=view.y, ylim=view.limits)
     axes.margins(x=0.04)
-    if not style.narrow():
+    if not style.width():
         pad = 16 if view.trained else None
         axes.set_title(
             style.folded(view.title, int(TITLE * style.inches_of(axes))),

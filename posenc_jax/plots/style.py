@@ -128,7 +128,7 @@ def styled() -> Iterator[None]:
     """Draw with matplotlib in the house style."""
     import matplotlib
 
-    with matplotlib.rc_context(RC | PRINTED if narrow() else RC):
+    with matplotlib.rc_context(RC | PRINTED if width() else RC):
         yield
 
 
@@ -157,13 +157,8 @@ def printed(form: Form) -> Iterator[None]:
 
 
 def width() -> float | None:
-    """The width of pictures for a paper, in inches; None for a screen."""
+    """The width of pictures for a paper, whose captions replace titles; None for a screen."""
     return _form.get().width
-
-
-def narrow() -> bool:
-    """Return True if a width is set, for a paper: captions then replace titles."""
-    return width() is not None
 
 
 def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tuple[str, str]:
@@ -262,28 +257,22 @@ def panels(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **share).flat)
 
 
-def finish(figure: "Figure", title: str = "", *, below: bool = False) -> None:
-    """Write the title, except in a paper, where the caption has it, and draw the legend of all
-    panels beside them, or below them in as many columns as fit."""
-    if title and not narrow():
+def finish(figure: "Figure", title: str = "") -> None:
+    """Write the title, except in a paper, where the caption has it, and the legend of all panels
+    below them in as many columns as fit; the figure grows, so that panels keep their size."""
+    if title and not width():
         figure.suptitle(title)
     pairs = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes)
     listed = {name: handle for panel in pairs for handle, name in panel}
     if not listed:
         return
-    columns, names = 1, list(listed)
-    if below := below or narrow():
-        room = int(figure.get_figwidth() * LETTERS)
-        names = [folded(name, room - 8) for name in names]
-        longest = max(len(line) for name in names for line in name.split("\n"))
-        columns = max(1, min(len(names), room // (longest + 8)))
-    else:
-        names = [folded(name, LONGEST) for name in names]
-    if below:  # the figure grows, so that panels keep their size
-        lines = sum(name.count("\n") + 1 for name in names)
-        figure.set_figheight(figure.get_figheight() + LINE * -(-lines // columns))
-    place = "outside lower center" if below else "outside right center"
-    figure.legend(list(listed.values()), names, loc=place, ncols=columns)
+    room = int(figure.get_figwidth() * LETTERS)
+    names = [folded(name, room - 8) for name in listed]
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    columns = max(1, min(len(names), room // (longest + 8)))
+    lines = sum(name.count("\n") + 1 for name in names)
+    figure.set_figheight(figure.get_figheight() + LINE * -(-lines // columns))
+    figure.legend(list(listed.values()), names, loc="outside lower center", ncols=columns)
 
 
 def folded(name: str, letters: int) -> str:
@@ -310,9 +299,8 @@ def spaced(places: Sequence[float], gap: float) -> list[float]:
 
 def inches_of(axes: "Axes") -> float:
     """Width of a panel with its labels."""
-    spec, figure = axes.get_subplotspec(), axes.get_figure(root=True)
-    assert figure is not None
-    return figure.get_figwidth() / (spec.get_gridspec().ncols if spec else 1)
+    spec, figure = axes.get_subplotspec(), axes.figure
+    return figure.bbox.width / figure.dpi / (spec.get_gridspec().ncols if spec else 1)
 
 
 def length_axis(
@@ -320,6 +308,7 @@ def length_axis(
     lengths: Sequence[int],
     trained: Sequence[int] = (),
     step: int = 1,
+    share: float = AXIS,
 ) -> None:
     """Make the horizontal axis logarithmic in tokens, with a dotted line at every trained length.
 
@@ -330,17 +319,17 @@ def length_axis(
     if len(lengths) == 1:
         lengths = [2**i for i in range(0, int(lengths[0]).bit_length(), step)]
     axes.set_xscale("log")
-    numbered = _numbered(lengths, trained, AXIS * inches_of(axes))
+    numbered = _numbered(lengths, trained, share * inches_of(axes))
     axes.set_xticks(lengths, [f"{n:,}" if n in numbered else "" for n in lengths])
     axes.xaxis.set_minor_locator(NullLocator())
     words: dict[str, Any] = dict(rotation=90)
-    if narrow():  # a panel is hardly higher than the label
+    if width():  # a panel is hardly higher than the label
         words = dict(rotation=0)
     for length in trained:
         axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
         first = length <= min(lengths)  # the axis and its numbers are to the left
         side: dict[str, Any] = dict(ha="left" if first else "right", va="top")
-        text = "L" if narrow() else "trained length"
+        text = "L" if width() else "trained length"
         annotate(axes, text, (length, 0.985), (3 if first else -3, 0), **words, **side)
 
 
@@ -412,20 +401,19 @@ def spread(shades: int) -> list[str]:
 CAPTIONS = "captions.md"
 
 
-def paired(over: object) -> str:
-    """Explain bands and bars of lines that are compared with the best."""
-    return (
-        "Bands and bars are 95% intervals of the difference to the best line of that length, "
-        f"paired over {over}: one that leaves out the best line is significant as a single "
-        "comparison."
-    )
-
-
 def unpaired(over: object) -> str:
     """Explain bands and bars over `20 documents` or seeds."""
     return (
         f"Bands and bars are 95% intervals over {over}, of each line alone and unpaired: lines "
         "whose bands overlap may still differ; scripts/compare.py pairs them."
+    )
+
+
+def paired(over: object) -> str:
+    """Explain bars of lines that are compared with the best."""
+    return (
+        "Bars are 95% intervals of the difference to the best line of that length, paired over "
+        f"{over}: one that leaves out the best line is significant as a single comparison."
     )
 
 

@@ -60,11 +60,10 @@ class Panel(NamedTuple):
     @property
     def window_wins(self) -> bool:
         """True if that window is better than the best method, as means are printed."""
-        if self.window is None or not self.ranks:
+        if self.window is None:
             return False
-        best = right(self.ranks[0]).loss if self.is_retrieval else self.ranks[0].loss
-        ahead = self.window[1] - best if self.is_retrieval else best - self.window[1]
-        return ahead >= 0.005
+        window = 1 - self.window[1] if self.is_retrieval else self.window[1]
+        return self.ranks[0].loss - window >= 0.005
 
     def name(self, rank: Rank) -> str:
         return self.lines[self.names[rank.group], rank.method].name

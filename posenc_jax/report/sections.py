@@ -211,7 +211,7 @@ def learning(data: ReportData) -> Section | None:
         if not (lines := learning_curves(data, losses, name)):
             continue
         label = f"{title}, {curves.VALUES['nll']}"
-        drawing = curves.chart(lines, x="training step", y=label, size=SIZE, below=True)
+        drawing = curves.chart(lines, x="training step", y=label, size=SIZE)
         steps = sorted({step for line in lines for step in line.x})
         few = sorted({*steps[:: max(1, len(steps) // 8)], steps[-1]})
         rows = {line.name: {"group": line.name} for line in lines}

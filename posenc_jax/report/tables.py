@@ -194,7 +194,8 @@ def _table_of_protocol(
     kept = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}
     )
-    pairs = sorted((pair for pair in mean.index if pair in kept), key=_is_baseline)
+    pairs = [pair for pair in mean.index if pair in kept]
+    pairs.sort(key=lambda pair: pair[1] in BASELINES)
     unknown = answers.parts_with_few_answers(points) if protocol.by_part else set()
     counts = points.groupby(["group", "method"]).seed.nunique()[pairs]
     few, most = int(counts.min()), int(counts.max())
@@ -206,7 +207,7 @@ def _table_of_protocol(
     ]
     references = _references(points, value, columns, list(mean))
     lines += [[*line, *[NONE] * (few < most)] for line in references]
-    apart = sum(map(_is_baseline, pairs)) + len(references)
+    apart = sum(method in BASELINES for _, method in pairs) + len(references)
     over = f"{most}" if few == most else f"{few} to {most}"
     of_seeds = f"mean and standard deviation over {over} seeds" if most > 1 else "one seed"
     unit = "bits per byte" if value == "bpb" else "accuracy"
@@ -215,10 +216,6 @@ def _table_of_protocol(
     caption = f"{name}: {protocol.title}; {unit}, {of_seeds}.{left_out}"
     head, label = [*made.head, *["seeds"] * (few < most)], f"tab:{name.replace('_', '-')}"
     return Table(caption, head, lines, apart=apart, label=label)
-
-
-def _is_baseline(pair: tuple[str, str]) -> bool:
-    return pair[1] in BASELINES
 
 
 def _numbers(part: str) -> list[float]:

@@ -13,7 +13,7 @@ def test_a_figure_on_a_page_is_the_same_text_with_ids_of_its_own():
         look = style.look_of_method("none")
         seeds = [[1.0, 3.0], [2.0, 4.0]]
         line = Line("rope", [16, 32], [2.0, 3.0], look, ([1, 2], [3, 4]), seeds)
-        figure = curves.chart([line], y="bits", lengths=[16, 32], trained=[32], below=True)
+        figure = curves.chart([line], y="bits", lengths=[16, 32], trained=[32])
         return style.svg(figure, name, "a <title>")
 
     text = drawn("a")
