@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from posenc_jax import composition, extensions
 from posenc_jax.checks import known
 from posenc_jax.composition import Part
 from posenc_jax.config import building
-from posenc_jax.config.resolve import reached
+from posenc_jax.config.resolve import reached, saved_config
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding, partition
 from posenc_jax.pretrained import families
@@ -33,7 +34,7 @@ from posenc_jax.pretrained.sources import SINGLE
 from posenc_jax.runs.parameters import by_path, trained_arrays
 from posenc_jax.runs.subject import load_run
 from posenc_jax.runtime.errors import ConfigError
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import read_json, write_atomically
 from posenc_jax.schemes._rotation import frequencies
 from posenc_jax.schemes.rope import RoPE
 
@@ -48,19 +49,33 @@ LENGTHS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"
 Tensors = Mapping[str, Callable[[], np.ndarray]]
 
 
-def layouts(layout: str | None) -> Sequence[str]:
-    """The layouts that are tried."""
+def _checked(layout: str | Sequence[str]) -> Sequence[str]:
+    names = [layout] if isinstance(layout, str) else layout
     try:
-        return LAYOUTS if layout is None else [known("layout", layout, LAYOUTS)]
+        return [known("layout", name, LAYOUTS) for name in names]
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def _adopted_as(workdir: Path) -> str | None:
+    """The model_type from which a run, or the one that it started from, was adopted."""
+    with suppress(OSError, ValueError):
+        status = read_json(workdir / "status.json")
+        if "adopted" in status:
+            return status["adopted"]["model_type"]
+        source = saved_config(workdir).init_from
+        return _adopted_as(Path(source)) if source else None
+    return None
 
 
 def save_run(
     workdir: Path, folder: Path, step: int | None = None, layout: str | None = None
 ) -> str:
-    """Write a run, with its own extension; return the layout."""
-    layouts(layout)  # before weights are read
+    """Write a run, with its own extension, if not in the given layout, in that from which it was
+    adopted, if it states the run still, or in another; return the layout."""
+    if layout is None:
+        layout = sorted(LAYOUTS, key=lambda name, own=_adopted_as(workdir): name != own)
+    _checked(layout)  # before weights are read
     model, encoding, config, encoder = load_run(workdir, step)
     if isinstance(encoder, tokenizer.Unavailable):
         raise ConfigError(f"{workdir} has no tokenizer to write: {encoder.why}")
@@ -82,20 +97,20 @@ def save(
     *,
     prefix: int | None = None,
     train_length: int | None = None,
-    layout: str | None = None,
+    layout: str | Sequence[str] = LAYOUTS,
     extension: str = "none",
 ) -> str:
     """Write config.json, model.safetensors and tokenizer.json; return the layout.
 
-    `layout` is a model_type, by default the first that states the model. The tokenizer puts
-    `prefix` before every text. The longest length stated is L times the scale of the extension, or
+    `layout` is a model_type, or several, of which the first that states the model is written. The
+    tokenizer puts `prefix` before every text. The longest length stated is L times the scale of the extension, or
     `train_length` if that is longer. `extension`, such as yarn:4:beta_fast=16, is the name by which
     the file states frequencies; without it those of published defaults are recognised, and others
     are stated pair by pair. A ConfigError lists what has no form in the layout.
     """
     folder = Path(folder)
     config, problems = {}, None
-    for name in layouts(layout):
+    for name in _checked(layout):
         stated, lacking = _stated(name, model.config, encoding, train_length or 0, extension)
         if problems is None or len(lacking) < len(problems):
             config, problems = stated, lacking
@@ -234,8 +249,7 @@ def _positions(
         parameters = settings | ({} if share == 1 else {"partial_rotary_factor": share})
         yield keys | {
             "max_position_embeddings": max(trained, longest),
-            # Beside a type that has no such key of its own.
-            **({ORIGINAL: encoding.train_length} if kind == "linear" else {}),
+            **({} if kind == "default" else {ORIGINAL: encoding.train_length}),
             "rope_theta": theta,
             "rotary_emb_base": theta,
             "rotary_pct": share,

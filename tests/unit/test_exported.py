@@ -142,7 +142,11 @@ def test_what_has_no_form_is_refused_with_the_reason(make_model, tmp_path):
         (make_model(**LLAMA), posenc_jax.extend(BY_QUERY, rope, 4.0), "temperatures"),
         (make_model(**LLAMA), posenc_jax.extend("rerope", rope, 1.0), "only 'rope'"),
         (make_model(**LLAMA), posenc_jax.build("rope", DIMS, keep=0.5), "inv_freq of encoding"),
-        (make_model(**LLAMA), posenc_jax.build("rope", DIMS, fraction=0.5), "part of a head"),
+        (
+            make_model(**LLAMA),
+            posenc_jax.build("rope", DIMS, base=[1e3, 1e4, 1e5, 1e6]),
+            "per head",
+        ),
     ):
         with pytest.raises(ConfigError, match=reason):
             pretrained.save(model, encoding, encoder, tmp_path / "out")

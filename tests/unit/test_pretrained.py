@@ -403,7 +403,7 @@ def test_windows_and_rotated_fraction_are_facts(tmp_path):
 
 
 def test_an_original_length_beside_the_rope_settings_wins_where_one_is_read():
-    for scaling, expected in ((YARN, 8), (LLAMA3, 8), (LONGROPE, 8), (LINEAR, None)):
+    for scaling, expected in ((YARN, 8), (LLAMA3, 8), (LONGROPE, 8), (LINEAR, 8)):
         longest = {"rope_scaling": scaling | {"long_factor": [1.0] * 3}}
         config = LLAMA | longest | {"original_max_position_embeddings": 8}
         rope = families.rotary(families.settings_of(config, families.LLAMA_FAMILY)).rope
