@@ -55,8 +55,7 @@ def export(options: argparse.Namespace) -> None:
     if options.layout is not None:
         from posenc_jax.pretrained.saving import save_run
 
-        layout = None if options.layout == "auto" else options.layout
-        layout = save_run(run, options.out, options.step, layout)
+        layout = save_run(run, options.out, options.step, options.layout)
         terminal.say(f"{options.out}: in the layout of {layout}")
         return
     from posenc_jax.runs import export

@@ -69,12 +69,13 @@ def _adopted_as(workdir: Path) -> str | None:
 
 
 def save_run(
-    workdir: Path, folder: Path, step: int | None = None, layout: str | None = None
+    workdir: Path, folder: Path, step: int | None = None, layout: str | Sequence[str] = "auto"
 ) -> str:
-    """Write a run, with its own extension, if not in the given layout, in that from which it was
-    adopted, if it states the run still, or in another; return the layout."""
-    if layout is None:
-        layout = sorted(LAYOUTS, key=lambda name, own=_adopted_as(workdir): name != own)
+    """Write a run, with its own extension, and return the layout: `auto` is the one from which it
+    was adopted, if that states the run, else the first that does."""
+    if layout == "auto":
+        own = _adopted_as(workdir)
+        layout = sorted(LAYOUTS, key=lambda name: name != own)
     _checked(layout)  # before weights are read
     model, encoding, config, encoder = load_run(workdir, step)
     if isinstance(encoder, tokenizer.Unavailable):
@@ -103,10 +104,10 @@ def save(
     """Write config.json, model.safetensors and tokenizer.json; return the layout.
 
     `layout` is a model_type, or several, of which the first that states the model is written. The
-    tokenizer puts `prefix` before every text. The longest length stated is L times the scale of the extension, or
-    `train_length` if that is longer. `extension`, such as yarn:4:beta_fast=16, is the name by which
-    the file states frequencies; without it those of published defaults are recognised, and others
-    are stated pair by pair. A ConfigError lists what has no form in the layout.
+    tokenizer puts `prefix` before every text. The longest length stated is L times the scale of the
+    extension, or `train_length` if that is longer. `extension`, such as yarn:4:beta_fast=16, is the
+    name by which the file states frequencies; without it those of published defaults are
+    recognised, and others are stated pair by pair. A ConfigError lists what has no form.
     """
     folder = Path(folder)
     config, problems = {}, None
@@ -245,7 +246,7 @@ def _positions(
     share = 2 * wide.inv_freq.shape[-1] / model.head_size
     for longest, settings in _rotary(wide, extension):
         theta, kind = settings["rope_theta"], settings["rope_type"]
-        local = {"rope_type": "default", "rope_theta": _decimal(narrow.base)}
+        local = {"rope_type": "default", "rope_theta": _decimal(np.max(narrow.base))}
         parameters = settings | ({} if share == 1 else {"partial_rotary_factor": share})
         yield keys | {
             "max_position_embeddings": max(trained, longest),
@@ -270,11 +271,12 @@ def _decimal(number: Any) -> float:
 def _rotary(rope: RoPE, extension: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The longest length and rotary settings: by the base alone, by the rope type of an extension,
     and by a factor per pair (LongRoPE's form), which has every extension with fixed numbers."""
-    freq, base = np.asarray(rope.inv_freq, np.float64), _decimal(rope.base)
-    length, gain = rope.train_length, float(rope.gain)
-    if freq.ndim > 1 or rope.gain.ndim or not np.all(freq > 0):
+    freq, length = np.asarray(rope.inv_freq, np.float64), rope.train_length
+    base = _decimal(np.max(rope.base))
+    if freq.ndim > 1 or rope.gain.ndim or not np.all(freq > 0):  # which no type states
         yield length, {"rope_type": "default", "rope_theta": base}
         return
+    gain = float(rope.gain)
     pairs = len(freq)
     built = frequencies(base, 2 * pairs)
     scale = max(1.0, _decimal(built[-1] / freq[-1]))
