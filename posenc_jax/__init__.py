@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posenc_jax import attention, extensions, pretrained, schemes
+    from posenc_jax import attention, extensions, pretrained, schemes, testing
     from posenc_jax.api import curves, evaluate, recipe, train
     from posenc_jax.encoding import (
         Dims,
@@ -57,6 +57,7 @@ _MODULES = {
     "extensions": "extensions",
     "pretrained": "pretrained",
     "schemes": "schemes",
+    "testing": "testing",
 }
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "recipe",
     "schemes",
     "stack",
+    "testing",
     "train",
     "trained_mask",
 ]
@@ -92,7 +94,7 @@ def __getattr__(name):
     if name in _HOME:
         return getattr(_home(_HOME[name]), name)
     if name in _MODULES:
-        return import_module(f"posenc_jax.{_MODULES[name]}")
+        return _home(_MODULES[name])
     raise AttributeError(f"module 'posenc_jax' has no attribute {name!r}")
 
 

@@ -122,6 +122,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     logn: bool = static(default=False)
     temperature: jax.Array | None = None  # [], a factor on q . k
     topk: int | None = static(default=None)  # a query attends to the keys of its highest logits
+    own_name: str | None = static(default=None)  # of a module of one's own, as it was given
     # Of the attention that `attend` calls, if it calls one: what the caller of `attend` chose.
     implementation: str = static(default="auto")
 
@@ -140,7 +141,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     @property
     def name(self) -> str:
-        return type(self).__module__.rpartition(".")[2]
+        return self.own_name or type(self).__module__.rpartition(".")[2]
 
     @property
     def reach(self) -> int | None:

@@ -19,7 +19,7 @@ class Wrapper(Encoding):
     @property
     def name(self):
         own = super().name
-        return own if own in registry.encodings() else self.inner.name
+        return own if self.own_name or own in registry.encodings() else self.inner.name
 
     @property
     def train_length(self):

@@ -4,14 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.encoding import (
-    Encoding,
-    Tokens,
-    check_encoding,
-    check_far,
-    check_reach,
-    known_values,
-)
+from posenc_jax.encoding import Encoding, Tokens, check_far, check_reach, known_values
 
 
 def place(
@@ -24,9 +17,8 @@ def place(
 
     Their `document`, if there are segments, also goes to `encoding.read(x, document=...)`.
     """
-    check_encoding(encoding)
-    if x.ndim != 3:
-        raise ValueError(f"x must be the embeddings [B, T, D]; got {x.shape}")
+    if not isinstance(encoding, Encoding) or x.ndim != 3:
+        raise ValueError("place takes embeddings x [B, T, D], an encoding, and a key or None")
     batch, length, _ = x.shape
     if segments is not None:
         segments = jnp.broadcast_to(documents_of(segments, length, batch), (batch, length))

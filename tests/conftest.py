@@ -26,17 +26,14 @@ TOKENS = tempfile.TemporaryDirectory()  # not those that a user keeps
 os.environ["XDG_CACHE_HOME"] = TOKENS.name
 
 import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from evaluated import sweep  # noqa: E402, F401
 from measuring import measure, settings, subject  # noqa: E402, F401
 from running import small_disk, text  # noqa: E402, F401
-from sizes import DIMS, VARIANTS, VOCAB  # noqa: E402
+from sizes import DIMS, VARIANTS  # noqa: E402
 
-import models  # noqa: E402
 import posenc_jax  # noqa: E402
-from posenc_jax import schemes  # noqa: E402
+from posenc_jax import schemes, testing  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -66,44 +63,19 @@ def few_programs():
 
 @pytest.fixture(scope="session")
 def make_model():
-    @functools.cache
-    def make(**options):
-        fields = {"layers": 2, "width": DIMS.width, "heads": DIMS.heads, "vocab": VOCAB} | options
-        return models.Transformer(models.Config(**fields), jax.random.key(0))
-
-    return make
+    return testing.make_model
 
 
 @pytest.fixture(scope="session")
 def forward():
-    """One compiled forward pass shared by all tests, to save compilation time."""
-    return jax.jit(
-        lambda model, tokens, encoding, **options: model(tokens, encoding, **options),
-        static_argnames="window",
-    )
+    return testing.forward
 
 
 @pytest.fixture
 def make_tokens():
-    def make(length, batch=1):
-        drawn = np.random.default_rng(length).integers(0, VOCAB, (batch, length))
-        return jnp.asarray(drawn, jnp.int32)
-
-    return make
+    return testing.make_tokens
 
 
 @pytest.fixture
 def drawn():
-    """Redraw the trained leaves of an encoding at random, so that none of them is neutral."""
-
-    def draw(encoding, seed=0):
-        leaves, structure = jax.tree.flatten(encoding)
-        mask = jax.tree.leaves(posenc_jax.trained_mask(encoding))
-        rng = np.random.default_rng(seed)
-        new = [
-            jnp.asarray(rng.normal(size=jnp.shape(leaf)), jnp.float32) if is_trained else leaf
-            for leaf, is_trained in zip(leaves, mask, strict=True)
-        ]
-        return jax.tree.unflatten(structure, new)
-
-    return draw
+    return testing.drawn

@@ -6,11 +6,9 @@ import numpy as np
 
 from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
-from posenc_jax.encoding import Dims
+from posenc_jax.testing import DIMS, L
+from posenc_jax.testing import VOCAB as VOCAB
 
-L = 16
-VOCAB = 19
-DIMS = Dims(heads=4, head_dim=8, width=32, train_length=L)
 VARIANTS = {  # options that turn a scheme into another encoding
     "rope with a sink": ("rope", {"sink": True}, "none"),
     "rope with a sink of tokens": ("rope", {"sink": "token"}, "none"),

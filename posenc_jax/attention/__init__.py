@@ -151,10 +151,7 @@ def attend(
     encoding = encoding.windowed(window)
     placed = q_positions is not None or k_positions is not None
     encoding = encoding if placed else encoding.for_rows(k.shape[1])
-    if row is None:
-        q_tokens, k_tokens = _tokens(q, k, encoding, q_positions, k_positions, segments)
-    else:
-        q_tokens, k_tokens = _of_row(q, k, row, placed or segments is not None)
+    q_tokens, k_tokens = _tokens(q, k, encoding, row, q_positions, k_positions, segments)
     features = _features(encoding, features, len(q), q.shape[1], k.shape[1], placed)
     q_tokens, k_tokens = (
         tokens.replace(features=own)
@@ -175,24 +172,20 @@ def attend(
     return jnp.swapaxes(out, 1, 2)
 
 
-def _of_row(q, k, row: Tokens, more: bool) -> tuple[Tokens, Tokens]:
-    """Return the queries, which are the last tokens of a row, and the keys."""
-    queries, keys = q.shape[1], k.shape[1]
-    if more:
-        raise ValueError("row has positions and documents; give no positions or segments beside it")
-    if not isinstance(row, Tokens) or row.position.shape[-1] != keys or queries > keys:
-        found = row.position.shape if isinstance(row, Tokens) else type(row).__name__
-        raise ValueError(
-            f"row must be the tokens of the {keys} keys, from x, row = posenc_jax.place(x, "
-            f"encoding, key), and the {queries} queries the last of them; got {found}"
-        )
-    return part(row, keys - queries, keys), row
-
-
-def _tokens(q, k, encoding: Encoding, q_positions, k_positions, segments) -> tuple[Tokens, Tokens]:
-    """Return the queries and the keys at given positions, or at the first ones."""
+def _tokens(
+    q, k, encoding: Encoding, row: Any, q_positions, k_positions, segments
+) -> tuple[Tokens, Tokens]:
+    """Return the queries and the keys, of a row, at given positions, or at the first ones."""
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
     placed = q_positions is not None or k_positions is not None
+    if row is not None:
+        fits = isinstance(row, Tokens) and row.position.shape[-1] == keys >= queries
+        if placed or segments is not None or not fits:
+            raise ValueError(
+                f"row must be that of posenc_jax.place, with the {keys} keys, of which the "
+                f"{queries} queries are the last, and no positions or segments beside it"
+            )
+        return part(row, keys - queries, keys), row
     if not placed and any(overrides(encoding, hook) for hook in ("embed", "positions")):
         raise ValueError(
             f"encoding {encoding.name!r} changes embeddings or positions before the first layer: "

@@ -75,7 +75,7 @@ def _structure(given: Mapping, expected: Mapping) -> list[str]:
     known_options = {
         "encoding": _encoding_options(given["encoding"]),
         "extension": None,
-        "data": sources.every_option(),
+        "data": sources.every_option(given["data"]),
     }
     for field in (field for field in schema.flat(given) if field not in names):
         group, _, name = field.rpartition(".")
@@ -100,7 +100,7 @@ def _structure(given: Mapping, expected: Mapping) -> list[str]:
 def _encoding_options(encoding: Mapping) -> Iterable[str] | None:
     """The options that an encoding may have; None where its name is not known."""
     inner = str(encoding.get("inner", "")).partition(":")[0]
-    if encoding.get("name") not in registry.encodings():
+    if not registry.exists("encoding", encoding.get("name")):
         return None
     return encoding_defaults({**encoding, "inner": inner} if inner else encoding)
 
@@ -172,9 +172,9 @@ def _text(data: Fields) -> list[str]:
     given = {name: value for name, value in data.items() if value and name != "part"}
     source = given.get("source", "")
     others = [*registry.texts(), *registry.tasks()]  # tasks: of the run's mixture
-    if source and source not in others:
+    if source and source not in others and "." not in source:
         return [f"data.source must be one of {', '.join(map(repr, others))}; got {source!r}"]
-    if source in ("", *registry.tasks()) and "tokens" not in given:
+    if (not source or registry.is_task(source)) and "tokens" not in given:
         return [
             f"data.{name} = {value!r} has no effect without a data.source that reads it"
             for name, value in given.items()

@@ -99,7 +99,9 @@ def parse(
     flags, problems = _flags(others, define, evaluation)
     recipe, more = _recipe(flags, evaluation, resumes)
     problems += more
-    for name, text in (setting.groups() for setting in settings if setting):
+    # A task of one's own brings fields of `data`.
+    given = (setting.groups() for setting in settings if setting)
+    for name, text in sorted(given, key=lambda one: one[0] not in ("data.source", "data.task")):
         try:
             _set(recipe, name, text)
         except ValueError as error:
@@ -220,7 +222,9 @@ def _described(recipe: ConfigDict, group: str) -> dict[str, fields.Field]:
     inner = dict(fields.groups(top)).get(group, top)
     described = list(fields.fields(inner))
     if inner is schema.Data:
-        options = [field._replace(default=None) for field, _ in sources.every_option().values()]
+        given: Any = recipe.data
+        every = sources.every_option(given).values()
+        options = [field._replace(default=None) for field, _ in every]
         described = [*options, *schema.data_fields()]
     return {field.name: field for field in described}
 

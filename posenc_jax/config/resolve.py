@@ -112,8 +112,8 @@ def encoding_defaults(encoding: Mapping[str, Any]) -> Fields:
     """The options of an encoding, and of the one inside it, with their defaults."""
     from posenc_jax import schemes  # imports jax
 
-    name = encoding.get("name")
-    if name not in registry.encodings():  # `check` reports it
+    name = str(encoding.get("name"))
+    if not registry.exists("encoding", name):  # `check` reports it
         return {}
 
     def defaults_of(name: str) -> Fields:
@@ -121,8 +121,8 @@ def encoding_defaults(encoding: Mapping[str, Any]) -> Fields:
         return {one.name: one.default for one in options if one.default is not one.empty}
 
     defaults = defaults_of(name)
-    inner = encoding.get("inner", defaults.get("inner"))
-    if schemes.takes_inner(name) and inner in registry.encodings():  # not `fire:hidden=16`
+    inner = str(encoding.get("inner", defaults.get("inner")))
+    if schemes.takes_inner(name) and registry.exists("encoding", inner):  # not `fire:hidden=16`
         defaults = defaults_of(inner) | defaults
     return defaults
 

@@ -20,7 +20,6 @@ from posenc_jax.checks import (
     LARGEST_SCALE,
     MOST,
     flag_or_token,
-    known,
     positive,
     token_count,
 )
@@ -56,8 +55,9 @@ class Encoding:
 
     name: str = default(
         "nope",
-        "a file in posenc_jax/schemes; its options are fields beside it",
-        lambda _, value: known("encoding", value, registry.encodings()),
+        "a file in posenc_jax/schemes, or a module of your own: my_pkg.gaussian; its options are "
+        "fields beside it",
+        lambda _, value: registry.check("encoding", value),
     )
     per_layer: bool = default(
         False, "True: each layer has trained arrays of its own", true_or_false
@@ -265,8 +265,8 @@ class Evaluation:
     )
     protocols: str = default(
         "same_token,nonoverlap,position",
-        f"any of {', '.join(registry.protocols())}",
-        _each(lambda _, word: known("protocol", word, registry.protocols())),
+        f"any of {', '.join(registry.protocols())}, or modules of your own",
+        _each(lambda _, word: registry.check("protocol", word)),
     )
     window: bool = default(
         True,

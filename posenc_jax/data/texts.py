@@ -121,7 +121,7 @@ def _other(
 def _another(asked: EvaluationData, origin: Origin, tokenizer: str) -> Documents:
     """The text that an evaluation names, all of it held out; options not given are the run's."""
     _refuse_part(asked)
-    if asked.source in registry.tasks():
+    if registry.is_task(asked.source):
         raise ConfigError(
             f"data.source = {asked.source!r} names a task of a mixture, and this run has none "
             "with it; without data.source the run's own text is read"

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from posenc_jax import composition, registry
-from posenc_jax.checks import known
 from posenc_jax.config.schema import words
 from posenc_jax.display import FORMS, Table
 from posenc_jax.evaluation import protocols, records
@@ -50,7 +49,7 @@ def parse_selection(text: str) -> Selection:
 def protocols_in(text: str) -> list[str]:
     """The protocols of a comma-separated list."""
     try:
-        return [known("protocol", word, registry.protocols()) for word in words(text)]
+        return [word for word in words(text) if registry.check("protocol", word)]
     except ValueError as error:
         raise ConfigError(str(error)) from None
 

@@ -88,6 +88,8 @@ def read_record(folder: Path) -> Record:
         options = {"pre_buffer": False, "page_checksum_verification": True}
         with pyarrow.parquet.ParquetFile(stored, **options) as table:
             rows = table.read(use_threads=False)
+        evaluated = rows["protocol"].unique().to_pylist()
+        known = [n for n in evaluated if registry.exists("protocol", n) and protocols.find(n)]
         facts = {name: KINDS[kind] for name, kind in protocols.facts().items()}
         beside = parse_json((rows.schema.metadata or {})[BESIDE])["left_out"]
         kinds = pyarrow.schema(facts | dict.fromkeys(("method", "flag"), pyarrow.string()))
@@ -100,7 +102,6 @@ def read_record(folder: Path) -> Record:
     except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError) as e:
         reason = str(e).strip() or repr(e)
         raise Damaged(f"cannot read {path}: {reason}; run eval_extrapolation.py again") from e
-    known = registry.protocols()
     unknown = [cell for cell in cells if cell.facts["protocol"] not in known]
     for name in dict.fromkeys(cell.facts["protocol"] for cell in unknown):
         _tell_skipped(path, name)

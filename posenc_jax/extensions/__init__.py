@@ -4,6 +4,7 @@ Each `Extension` in a file of this folder is one, named after its function; file
 `_` contain none. `yarn:8:beta_fast=16+logn` composes two; `posenc_jax.composition` parses it.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -18,11 +19,21 @@ from posenc_jax.checks import LARGEST_SCALE, check_options, known, positive, tok
 from posenc_jax.composition import Part
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.extensions import distance
-from posenc_jax.extensions._record import Extension
+from posenc_jax.extensions._record import Extension, extension
 from posenc_jax.extensions.any_encoding import is_scalable
 from posenc_jax.extensions.rotary import turns
 
-__all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "turns"]
+__all__ = [
+    "Extension",
+    "distances",
+    "extend",
+    "extension",
+    "find",
+    "fitting",
+    "named",
+    "records",
+    "turns",
+]
 
 registry.keep_names(__name__)
 
@@ -49,12 +60,29 @@ def records() -> Mapping[str, Extension]:
     )
 
 
+def find(name: str) -> Extension:
+    """Return an extension by name: with a dot, the function of a module of one's own or the one in
+    it, as `my_pkg.slowed` or `my_pkg.several.slowed`."""
+    if "." not in name:
+        return records()[known("extension", name, records())]
+    place, _, last = name.rpartition(".")
+    try:
+        place, module = name, registry.own("extension", name)
+    except ValueError:
+        module = registry.own("extension", place)
+    found = {one.name: one for one in vars(module).values() if isinstance(one, Extension)}
+    record = found.get(last) or (place == name and len(found) == 1 and [*found.values()][0])
+    if not record:
+        have = ", ".join(f"{place}.{one}" for one in found) or "none"
+        raise ValueError(f"unknown extension {name!r}; module {place} has: {have}")
+    return dataclasses.replace(record, name=name)
+
+
 def named(text: str) -> list[tuple[Extension, Part]]:
     """Parse a composition into pairs of extension and text; those with a scale come first."""
     chosen = []
     for part in composition.parts(text):
-        known("extension", part.name, records())
-        chosen.append((records()[part.name], part))
+        chosen.append((find(part.name), part))
     for i, (record, _) in enumerate(chosen):
         for other, _ in chosen[:i]:
             for kind in set(record.kinds) & set(other.kinds):

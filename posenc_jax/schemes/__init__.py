@@ -1,17 +1,18 @@
 """Encodings, one per file: the file name is the encoding's name; `_` marks other files.
 
 A scheme's module defines `build(dims, *, options)`, or `build(dims, key, *, options)` if it has
-trained fields.
+trained fields. A name with a dot is that of a module of one's own.
 """
 
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from posenc_jax import composition, registry
 from posenc_jax.checks import check_options, known
@@ -37,16 +38,22 @@ def build(
 def _build(name: str, dims: Dims, key: jax.Array | None, **options) -> Encoding:
     if not isinstance(dims, Dims):
         raise ValueError(f"dims must be a posenc_jax.Dims; got {dims!r}")
-    builder = find(name).build
+    encoding = built(name, find(name).build, dims, key, options)
+    return encoding.replace(own_name=name) if "." in name else encoding
+
+
+def built(name: str, builder: Callable, dims: Dims, key: jax.Array | None, options) -> Encoding:
+    """Call the `build` of a scheme, whose arrays get a strong type: a weak one recompiles."""
     check_options(f"encoding {name!r}", builder, options)
     key_parameter = inspect.signature(builder).parameters.get("key")
-    if key_parameter is None:
-        return builder(dims, **options)
-    if key is None and key_parameter.default is inspect.Parameter.empty:
+    if key is None and key_parameter and key_parameter.default is inspect.Parameter.empty:
         raise ValueError(
             f"encoding {name!r} has trained fields: build it with key=jax.random.key(...)"
         )
-    return builder(dims, key, **options)
+    encoding = builder(*([dims] if key_parameter is None else [dims, key]), **options)
+    if not isinstance(encoding, Encoding):
+        raise ValueError(f"build of encoding {name!r} must return an Encoding; got {encoding!r}")
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), encoding)
 
 
 def build_inner(
@@ -62,7 +69,6 @@ def build_inner(
     `inner` may carry options itself, as in `fire:hidden=16`.
     """
     name, options = _parse(inner)
-    known("encoding", name, names())
     if name == outer:
         raise ValueError(f"inner must be another encoding; got {outer!r}")
     allowed = [*outer_options, *options_of(name)]
@@ -123,7 +129,7 @@ def _build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encodi
 
 
 def find(name: str) -> ModuleType:
-    return import_module(f"{__name__}.{known('encoding', name, names())}")
+    return registry.find("encoding", name)
 
 
 def __getattr__(name):

@@ -1,14 +1,18 @@
-"""Adding an encoding (with a recipe), an extension, a protocol or a family of models is one file,
-whatever helper it is named like: `tests/additions` lies over a copy of the project, whose tests and
+"""Adding an encoding, an extension, a protocol, a task or a family of models is one file: in a
+package of one's own, or in a copy of the project over which `tests/additions` lies, whose tests and
 programs take it up unedited."""
 
 import json
+import re
 import shutil
 from functools import partial
 
 import pytest
 from curves import rows_of
 from running import ROOT, TINY, python, tracked
+
+ADDITIONS = ROOT / "tests" / "additions"
+README = (ROOT / "README.md").read_text()
 
 PROTOCOLS = "same_token,nonoverlap,sliding,position"
 TESTS = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -25,9 +29,88 @@ def copy(tmp_path):
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)
         else:
             shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "tests" / "additions", folder, dirs_exist_ok=True)
+    shutil.copytree(ADDITIONS, folder, dirs_exist_ok=True)
+    shutil.copy(
+        ADDITIONS / "mine" / "slowed.py", folder / "posenc_jax" / "extensions" / "positive.py"
+    )
     environment = {"PYTHONPATH": str(folder), "COVERAGE_PROCESS_START": ""}
     return folder, partial(python, cwd=folder, env=environment)
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A folder with a package, whose encoding is the README's, and Python in it."""
+    shutil.copytree(ADDITIONS / "mine", tmp_path / "mine")
+    (source,) = re.findall(r"```python\n((?:(?!```).)*?\ndef build\(.*?)```", README, re.DOTALL)
+    (tmp_path / "mine" / "root_bias.py").write_text(source)
+    return tmp_path, partial(python, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
+
+
+LETTERS = {"data.source": "mine.letters", "data.repeats": 2, "data.documents": 24}
+MINE = [
+    "--config.extensions=none,mine.slowed:2,logn",
+    "--config.protocols=same_token,mine.last_three",
+]
+
+
+def flags(fields, group="--config"):
+    return [f"{group}.{name}={value}" for name, value in fields.items()]
+
+
+def test_a_package_of_ones_own_is_trained_resumed_evaluated_and_reported(package):
+    folder, run = package
+    program, *words = re.search(r"`python (train.py [^`]*)`", README)[1].split()
+    fields = TINY | LETTERS
+    fields.pop("data.valid_fraction")
+    run(ROOT / program, *words, *flags(fields), "--config.stop_at=6", code=75)
+    run(ROOT / program, words[-1])
+    workdir = folder / "runs" / "root_bias"
+    config = json.loads((workdir / "config.json").read_text())
+    assert config["encoding"]["name"] == "mine.root_bias" and config["data"]["repeats"] == 2
+    assert json.loads((workdir / "status.json").read_text())["step"] == TINY["steps"]
+    evaluation = ["--config.multiples=0.5,1,2", *MINE]
+    out = run(ROOT / "eval_extrapolation.py", words[-1], *evaluation)
+    assert "mine.slowed:2" in out  # left out, and said so
+    rows = rows_of(workdir)
+    assert {row["encoding"] for row in rows} == {"mine.root_bias"}
+    assert {row["protocol"] for row in rows} >= {"same_token", "mine.last_three"}
+    run(ROOT / "scripts" / "report.py", "runs", "--out=page")
+    page = (folder / "page" / "index.html").read_text()
+    assert "mine.root_bias" in page and "mine.last_three: the last three targets" in page
+    assert (folder / "page" / "mine.last_three.png").exists()
+    elsewhere = run(ROOT / "train.py", f"--workdir={workdir}", cwd=folder.parent, code=74)
+    assert "there is no module 'mine'; start in the folder that holds it" in elsewhere
+
+
+@pytest.mark.slow
+def test_a_package_of_ones_own_is_swept(package):
+    """Inside an encoding of ours, with an extension of its own."""
+    folder, run = package
+    fields = TINY | LETTERS | {"extension.name": "mine.slowed:2", "encoding.inner": "rope"}
+    fields.pop("data.valid_fraction")
+    grid = [
+        {"encoding.name": "mine.root_bias", "extension.name": "none"},
+        {
+            "encoding.name": "randomized",
+            "encoding.inner": "mine.root_bias",
+            "extension.name": "none",
+        },
+        {
+            "encoding.name": "randomized",
+            "encoding.inner": "rope",
+            "extension.name": "mine.slowed:2",
+        },
+    ]
+    for job in grid:
+        job |= {"recipe": "configs/nope.py"}
+    fields = {n: v for n, v in fields.items() if not n.startswith(("encoding", "extension"))}
+    evaluation = {"multiples": "1,2", "extensions": "none,mine.slowed:4,logn", "documents": 2}
+    sweep = {"grid": grid, "fields": fields, "evaluation": evaluation}
+    (folder / "sweep.py").write_text(f"def get_config():\n    return {sweep!r}\n")
+    run(ROOT / "scripts" / "sweep.py", "--config=sweep.py", "--workdir=runs")
+    found = [row for path in folder.glob("runs/*") if path.is_dir() for row in rows_of(path)]
+    assert {row["encoding"] for row in found} == {"mine.root_bias", "randomized"}
+    assert {row["extension"] for row in found} >= {"none", "logn", "mine.slowed"}
 
 
 @pytest.mark.slow
@@ -69,41 +152,48 @@ def test_a_new_family_works_with_every_program(copy, text, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_new_protocol_is_evaluated_and_reported(copy, call, whole, tmp_path):
-    _, run = copy
+def test_a_new_protocol_is_evaluated_and_reported(package, call, whole, tmp_path):
+    _, start = package
+
+    def run(program, *words, **options):
+        return start(ROOT / program, *words, **options)
+
     here, there = tmp_path / "here" / "run", tmp_path / "there" / "run"
     for workdir in (here, there):
         shutil.copytree(whole[0], workdir)
     words = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn", "--config.documents=2"]
     call("eval_extrapolation.py", here, *words, f"--config.protocols={PROTOCOLS}")
     words = [f"--workdir={there}", *words]
-    more = f"--config.protocols={PROTOCOLS},last_three,words"
+    more = f"--config.protocols={PROTOCOLS},mine.last_three,mine.words"
     out = run("eval_extrapolation.py", *words, more)
-    assert "last_three, the last three targets" in out
+    assert "mine.last_three, the last three targets" in out
     old, new = rows_of(here), rows_of(there)
     scored = {(row["protocol"], row.pop("scored")) for row in new}  # a column that it declares
-    assert {n for n, value in scored if value} == {"last_three"} and ("last_three", "3") in scored
-    added = [row for row in new if row["protocol"] in ("last_three", "words")]
+    assert {n for n, value in scored if value} == {"mine.last_three"} and (
+        "mine.last_three",
+        "3",
+    ) in scored
+    added = [row for row in new if row["protocol"] in ("mine.last_three", "mine.words")]
     assert [row for row in new if row not in added] == old  # to the last digit
-    for name, source in (("last_three", old[0]["text"]), ("words", "doubled")):
+    for name, source in (("mine.last_three", old[0]["text"]), ("mine.words", "doubled")):
         chosen = [row for row in added if row["protocol"] == name]
         assert {row["length"] for row in chosen} == {"16", "32", "64"}
         assert {row["text"] for row in chosen} == {source}
         assert len({row["token_hash"] for row in chosen}) == 1
         # The first states no null of its own; the second has that of what it derives from.
         nulls = {bool(row["null_nll"]) for row in chosen if row["length"] == "64"}
-        assert nulls == {name == "words"}
+        assert nulls == {name == "mine.words"}
     hashes = {r["token_hash"] for r in added} & {r["token_hash"] for r in old}
     assert not hashes
     pictures = {path.stem for path in (there / "plots").glob("*.png")}
-    assert {"last_three", "words", "same_token"} <= pictures
+    assert {"mine.last_three", "mine.words", "same_token"} <= pictures
     run("scripts/report.py", there, f"--out={tmp_path / 'page'}")
     page = (tmp_path / "page" / "index.html").read_text()
-    assert "last_three: the last three targets" in page
-    assert (tmp_path / "page" / "words.png").exists()
-    assert "last_three" in run("scripts/compare.py", there, f"{there}@yarn")
+    assert "mine.last_three: the last three targets" in page
+    assert (tmp_path / "page" / "mine.words.png").exists()
+    assert "mine.last_three" in run("scripts/compare.py", there, f"{there}@yarn")
     misspelt = [*words, "--config.protocols=last_thre"]
-    assert "did you mean 'last_three'?" in run("eval_extrapolation.py", *misspelt, code=2)
+    assert "did you mean 'mine.last_three'?" in run("eval_extrapolation.py", *misspelt, code=2)
     assert json.loads((there / "status.json").read_text())["state"] == "done"
 
 
@@ -116,15 +206,15 @@ from posenc_jax.evaluation import methods
 from posenc_jax.runtime.errors import ConfigError
 
 encoding = posenc_jax.build("rope", posenc_jax.Dims(2, 8, 16, 16))
-extended = posenc_jax.extend("slowed:2:share=0.25+logn", encoding, 1.0)
+extended = posenc_jax.extend("mine.slowed:2:share=0.25+logn", encoding, 1.0)
 assert list(encoding.inv_freq / extended.inv_freq) == [1, 1, 1, 2] and extended.logn
-names = [method.name for method in methods.methods("all,slowed:share=1", encoding, 4.0)]
-assert "slowed" in names and names[-1] == "slowed:share=1"
-assert methods.mistakes("slowed:2,slowed:shares=1") == [
-    "unknown option of extension 'slowed': 'shares'; did you mean 'share'? have: share"
+names = [method.name for method in methods.methods("all,mine.slowed:share=1", encoding, 4.0)]
+assert names[-1] == "mine.slowed:share=1"
+assert methods.mistakes("mine.slowed:2,mine.slowed:shares=1") == [
+    "unknown option of extension 'mine.slowed': 'shares'; did you mean 'share'? have: share"
 ]
 words = ["train.py", "--config=configs/rope.py", "--config.extension.scale=2"]
-words += ["--config.extension.name=slowed", "--config.extension.share=0.25"]
+words += ["--config.extension.name=mine.slowed", "--config.extension.share=0.25"]
 _, recipe, problems = flags.parse(words)
 ours = building.extended(load(recipe, more=problems), encoding)
 assert (ours.inv_freq == extended.inv_freq).all()
@@ -138,6 +228,6 @@ else:
 """
 
 
-def test_an_extension_with_an_option_is_one_file(copy):
-    _, run = copy
+def test_an_extension_with_an_option_is_one_file(package):
+    _, run = package
     run("-c", USE)

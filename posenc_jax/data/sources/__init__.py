@@ -8,7 +8,6 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +51,7 @@ class Origin:
     @classmethod
     def kind(cls) -> str:
         """Its file, which is its name in `data.source`."""
-        return cls.__module__.rpartition(".")[2]
+        return cls.__module__.removeprefix(f"{__name__}.")
 
     @classmethod
     def options(cls, given: Mapping[str, Any]) -> list[Field]:
@@ -170,14 +169,21 @@ class Documents(Text):
 
 
 def find(name: str) -> type[Origin]:
-    return import_module(f"{__name__}.{name}").Source
+    return registry.find("source", name).Source
 
 
-def every_option() -> dict[str, tuple[Field, list[str]]]:
-    """Each option of a source or a task, with the sources that read it."""
+def every_option(given: Mapping[str, Any] = {}) -> dict[str, tuple[Field, list[str]]]:
+    """Each option of a source or a task, with the sources that read it; of one's own, those of the
+    fields of `data` that are given."""
     readers: dict[str, tuple[Field, list[str]]] = {}
-    for name in names():
-        for field in find(name).options({"task": None}):
+    every: list[tuple[str, dict[str, Any]]] = [(name, {"task": None}) for name in names()]
+    for word in filter(None, map(given.get, ("source", "task"))):
+        if registry.is_task(word):
+            every.append(("synthetic", {"task": word}))
+        elif "." in word and registry.exists("source", word):
+            every.append((word, {}))
+    for name, task in every:
+        for field in find(name).options(task):
             readers.setdefault(field.name, (field, []))[1].append(name)
     return readers
 
@@ -194,9 +200,14 @@ def build(given: Mapping[str, Any], length: int) -> tuple[Origin | None, list[st
     """The same, without asking whether what the fields name is there."""
     given = {name: value for name, value in given.items() if value not in (None, "")}
     named = given.pop("source", "stdlib")
+    if "." in named and registry.is_task(named):
+        named, given["task"] = "synthetic", named
+    task = given.get("task", "")
     name = next((other for other in ("tokens", "mixture") if other in given), named)
     try:
-        source = find(choice("data.source", name, names()))
+        source = find(name if "." in name else choice("data.source", name, names()))
+        if "." in task:
+            registry.check("task", task)
     except ValueError as error:
         return None, [str(error)]
     options = {field.name: field for field in source.options(given)}

@@ -35,7 +35,11 @@ class Mixture(Text):
                     raise ValueError(f"{name} is in it twice")
             except ValueError as error:
                 raise ConfigError(f"data.mixture: {error}") from error
-            source = {"source": "synthetic", "task": name} if _is_task(name) else {"source": name}
+            source = (
+                {"source": "synthetic", "task": name}
+                if registry.is_task(name)
+                else {"source": name}
+            )
             part, problems = sources.build(shared | source | options, length)
             if problems:
                 raise ConfigError("\n".join(problems))
@@ -67,18 +71,15 @@ class Mixture(Text):
         return problems
 
 
-def _is_task(name: str) -> bool:
-    return name in registry.tasks()
-
-
 def _part(word: str) -> tuple[str, float, dict[str, Any]]:
     """`variables:0.2:far=8` as name, share and options."""
     name, *settings = word.split(":")
-    known("source or task", name, [*registry.texts(), *registry.tasks()])
+    if "." not in name:
+        known("source or task", name, [*registry.texts(), *registry.tasks()])
     share = [setting for setting in settings if "=" not in setting]
     if len(share) != 1:
         raise ValueError(f"{word!r} must give one share, such as {name}:0.2")
-    source = sources.find("synthetic" if _is_task(name) else name)
+    source = sources.find("synthetic" if registry.is_task(name) else name)
     kinds = {field.name: field.kind for field in source.options({"task": name})}
     options = {}
     for setting in settings:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from posenc_jax import registry
 from posenc_jax.checks import choice
 from posenc_jax.data import tasks
 from posenc_jax.data.sources import Document, Documents, stdlib
@@ -14,7 +15,8 @@ from posenc_jax.runtime.errors import ConfigError
 
 
 def _task(name: str, value: Any):
-    choice(name, value, names())
+    if "." not in value:  # one's own is found already
+        choice(name, value, names())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Synthetic(Documents):
     def options(cls, given: Mapping[str, Any]) -> list[Field]:
         """Its own options and those of the task, or of every task if none is named."""
         task = given.get("task", tasks.DEFAULT)
-        described = [tasks.find(name) for name in names() if task in (None, name)]
+        described = map(tasks.find, names() if task is None else filter(registry.is_task, [task]))
         own = {field.name: field for field in fields(cls)}
         more = {field.name: field for each in described for field in fields(each)}
         return list((own | more | own).values())

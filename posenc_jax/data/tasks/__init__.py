@@ -6,7 +6,6 @@ tokens back, from `Probe`, called `Task` there by assignment. Its fields are its
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -162,7 +161,7 @@ def ceiling(chance: float, gaps: np.ndarray, seen: np.ndarray | int) -> float:
 
 
 def find(name: str) -> type[Task]:
-    return import_module(f"{__name__}.{name}").Task
+    return registry.find("task", name).Task
 
 
 def make(name: str, train_length: int, *, valid_fraction: float = 0.1, **options) -> Task:
@@ -180,7 +179,7 @@ def readers_of(option: str) -> list[str]:
 
 def settings_of(name: str | None) -> "Callable[[np.ndarray], Settings] | None":
     """Function of a task that finds the settings of an answer; None if order does not matter."""
-    return getattr(import_module(f"{__name__}.{name}"), "settings", None) if name else None
+    return getattr(registry.find("task", name), "settings", None) if name else None
 
 
 class Settings(NamedTuple):

@@ -5,8 +5,7 @@ jax.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import import_module
+from functools import cache, cached_property
 from typing import Any
 
 from posenc_jax import registry
@@ -35,7 +34,7 @@ class Protocol:
     needs: str | None = None  # the protocol whose cells it uses, if it reads nothing itself
     reads: tuple[str, ...] = ()  # more fields of configs/eval.py that it reads
 
-    @property
+    @cached_property
     def name(self) -> str:
         return type(self).__module__.rpartition(".")[2]
 
@@ -128,14 +127,23 @@ def by_early(cell: Cell, within: Cell, tail: Cell | None) -> Terms | None:
     ]
 
 
+OWN: dict[str, Protocol] = {}  # those of modules of one's own that were named
+
+
 @cache
 def find(name: str) -> Protocol:
-    return import_module(f"{__name__}.{name}").protocol
+    protocol = registry.find("protocol", name).protocol
+    if "." in name:
+        protocol.name, OWN[name] = name, protocol
+        for of_every in (columns, facts):
+            of_every.cache_clear()
+    return protocol
 
 
 def every() -> list[Protocol]:
     """All protocols, in the order of rows."""
-    return sorted(map(find, registry.protocols()), key=lambda p: (p.order, p.name))
+    known = [*map(find, registry.protocols()), *OWN.values()]
+    return sorted(known, key=lambda p: (p.order, p.name))
 
 
 def shown() -> list[Protocol]:
@@ -162,13 +170,13 @@ def against_length() -> list[str]:
 
 
 def asked(config: Any) -> list[Protocol]:
-    chosen = words(config.protocols)
-    return [p for p in every() if p.name in chosen]
+    chosen = [find(word) for word in words(config.protocols)]
+    return [p for p in every() if p in chosen]
 
 
 def mistakes(config: Evaluation) -> list[str]:
     """Options that no requested protocol reads, and protocols without the one they need."""
-    names = words(config.protocols)
+    names = [protocol.name for protocol in asked(config)]
     readers: dict[str, list[str]] = {}
     for protocol in every():
         for option in (protocol.option, *protocol.reads):

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attending import B, H, K, build, compiled, content, documents, mixed, qkv, scores_of, turned
-from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
 import posenc_jax
@@ -16,6 +15,7 @@ from posenc_jax.attention import attend
 from posenc_jax.attention.plain import kth_largest, spread
 from posenc_jax.evaluation import diagnostics
 from posenc_jax.layers import Capped
+from posenc_jax.testing import equations
 
 pytestmark = pytest.mark.sampled
 

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attending import close
-from jaxprs import equations
 from sizes import DIMS
 
 import posenc_jax
@@ -16,6 +15,7 @@ from posenc_jax import schemes
 from posenc_jax.attention import attend, attention, blockwise, phase_between, plain
 from posenc_jax.encoding import Tokens, trained_mask
 from posenc_jax.layers import overrides
+from posenc_jax.testing import equations
 
 pytestmark = pytest.mark.sampled
 

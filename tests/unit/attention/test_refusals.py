@@ -109,10 +109,10 @@ def test_positions_may_be_negative(name):
             ({"encoding": build(name)}, rf"'{name}' .* x, row = posenc_jax.place\(x, encoding, key")
             for name in ("sinusoidal", "learned", "randomized")
         ),
-        ({"row": ROW, "segments": TWO}, "give no positions or segments beside it"),
-        ({"row": ROW, "k_positions": jnp.arange(L)}, "give no positions or segments beside it"),
-        ({"row": ROW} | {x: jnp.zeros((1, 3, H, K)) for x in "qkv"}, "tokens of the 3 keys"),
-        ({"row": jnp.arange(L)}, "row must be the tokens of the 16 keys.* got ArrayImpl"),
+        ({"row": ROW, "segments": TWO}, "no positions or segments beside it"),
+        ({"row": ROW, "k_positions": jnp.arange(L)}, "no positions or segments beside it"),
+        ({"row": ROW} | {x: jnp.zeros((1, 3, H, K)) for x in "qkv"}, "with the 3 keys"),
+        ({"row": jnp.arange(L)}, "row must be that of posenc_jax.place"),
     ],
 )
 def test_invalid_inputs_are_refused_with_a_reason(changes, message):

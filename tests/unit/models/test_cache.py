@@ -1,7 +1,6 @@
 """A model with a cache computes what full passes compute, by pieces of any size and by tokens."""
 
 import dataclasses
-import itertools
 import re
 
 import jax
@@ -21,14 +20,8 @@ from posenc_jax import extensions, schemes
 from posenc_jax.config import building, load
 from posenc_jax.layers import holds_state
 from posenc_jax.runs.parameters import by_path
-
-SIZE = 2 * L + 9
-CUTS = (0, 13, 26, 27, 28, SIZE)  # pieces of one size, so of few programs, and single tokens
-
-
-@jax.jit
-def step(model, tokens, encoding, cache, counts=None):
-    return model.step(tokens, encoding, cache, counts)
+from posenc_jax.testing import DECODED as SIZE
+from posenc_jax.testing import equal_by_pieces, read_by_pieces, read_next
 
 
 def extended():
@@ -45,30 +38,6 @@ def extended():
     for text in texts:
         marks = pytest.mark.slow if text.startswith("window") else ()
         yield pytest.param("rope", text, id=f"rope@{text}", marks=marks)
-
-
-def read_by_pieces(model, encoding, tokens, cuts=CUTS, **options):
-    cache = models.init_cache(model.config, encoding, len(tokens), tokens.shape[1], **options)
-    logits = []
-    for first, last in itertools.pairwise(sorted({min(c, tokens.shape[1]) for c in cuts})):
-        out, cache = step(model, tokens[:, first:last], encoding, cache)
-        logits.append(out)
-    return jnp.concatenate(logits, axis=1), cache
-
-
-def check(forward, model, encoding, tokens, limit=2e-5, cuts=CUTS):
-    expected = forward(model, tokens, encoding)
-    for rotated in {False, models.rotates_once(model.config, encoding)}:
-        logits, _ = read_by_pieces(model, encoding, tokens, cuts, rotated=rotated)
-        np.testing.assert_allclose(logits, expected, rtol=limit, atol=limit)
-
-
-@pytest.mark.sampled
-def test_a_row_by_pieces_equals_the_full_pass(forward, encoding, drawn, make_model, make_tokens):
-    model, encoding = make_model(), drawn(encoding)
-    tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
-    # Steps between neighbours of CoPE's random table magnify the rounding of its sums.
-    check(forward, model, encoding, tokens, 3e-4 if encoding.name == "cope" else 2e-5)
 
 
 @pytest.mark.parametrize(
@@ -88,20 +57,18 @@ def test_options_of_models_by_pieces_equal_the_full_pass(forward, make_model, ma
         lambda leaf: leaf + np.float32(0.1 * np.cos(np.arange(leaf.size))).reshape(leaf.shape),
         model,
     )
-    check(forward, model, build("rope"), make_tokens(SIZE, batch=2))
+    equal_by_pieces(model, build("rope"), make_tokens(SIZE, batch=2))
 
 
 @pytest.mark.parametrize(("name", "extension"), list(extended()))
-def test_extensions_by_pieces_equal_the_full_pass(
-    forward, name, extension, drawn, make_model, make_tokens
-):
+def test_extensions_by_pieces_equal_the_full_pass(name, extension, drawn, make_model, make_tokens):
     encoding = build(name)
     if name != "selective_rope":  # drawn, its angles magnify rounding; as built, none is neutral
         encoding = drawn(encoding)
     narrow = "window" in extension or "streaming" in extension
     model = make_model(layers=2 if narrow else encoding.period, kv_heads=2)
     encoding = posenc_jax.extend(extension, encoding, 2.5)
-    check(forward, model, encoding, make_tokens(min(encoding.reach or SIZE, SIZE), batch=2))
+    equal_by_pieces(model, encoding, make_tokens(min(encoding.reach or SIZE, SIZE), batch=2))
 
 
 @pytest.mark.sampled
@@ -111,11 +78,11 @@ def test_rows_of_unequal_lengths_equal_their_own_passes(forward, encoding, make_
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=3)
     encoding = encoding.windowed(6)
     cache = models.init_cache(model.config, encoding, 3, tokens.shape[1])
-    _, cache = step(model, tokens[:, :14], encoding, cache, counts)
+    _, cache = read_next(model, tokens[:, :14], encoding, cache, counts)
     for moved in range(2):
         places = counts + moved
         new = tokens[np.arange(3), places][:, None]
-        logits, cache = step(model, new, encoding, cache)
+        logits, cache = read_next(model, new, encoding, cache)
         expected = forward(model, tokens, encoding)[np.arange(3), places]
         np.testing.assert_allclose(logits[:, 0], expected, rtol=2e-5, atol=2e-5)
 
@@ -145,8 +112,8 @@ def test_an_extension_may_change_between_steps(name, rotated, forward, make_mode
     tokens = make_tokens(SIZE)
     before, yarn = (posenc_jax.extend(name, rope, scale) for scale in (1.0, 4.0))
     cache = models.init_cache(model.config, rope, 1, SIZE, rotated=rotated)
-    _, cache = step(model, tokens[:, :-1], before, cache)
-    logits, _ = step(model, tokens[:, -1:], yarn, cache)
+    _, cache = read_next(model, tokens[:, :-1], before, cache)
+    logits, _ = read_next(model, tokens[:, -1:], yarn, cache)
     np.testing.assert_allclose(
         logits[:, 0], forward(model, tokens, yarn)[:, -1], rtol=2e-5, atol=2e-5
     )
@@ -157,8 +124,8 @@ def test_stale_keys_keep_the_angle_of_their_step(forward, make_model, make_token
     model, rope = make_model(layers=1), build("rope")
     tokens, yarn = make_tokens(SIZE), posenc_jax.extend("yarn", rope, 4.0)
     cache = models.init_cache(model.config, rope, 1, SIZE, rotated=True)
-    _, cache = step(model, tokens[:, :-1], rope, cache)
-    logits, _ = step(model, tokens[:, -1:], yarn, cache)
+    _, cache = read_next(model, tokens[:, :-1], rope, cache)
+    logits, _ = read_next(model, tokens[:, -1:], yarn, cache)
 
     block, x = model.unstacked()._block(0), model.read(tokens)
     read = block.attention_norm(x)
@@ -195,7 +162,7 @@ def test_a_dynamic_extension_leaves_the_first_l_tokens(
     steps = []
     for place in range(2 * L):
         encoding = posenc_jax.extend(method, rope, (place + 1) / L)
-        logits, cache = step(model, tokens[:, place : place + 1], encoding, cache)
+        logits, cache = read_next(model, tokens[:, place : place + 1], encoding, cache)
         steps.append(logits)
     change = jnp.abs(jnp.concatenate(steps, axis=1) - forward(model, tokens, rope)).max(axis=(0, 2))
     assert change[:L].max() < 2e-5 and change[L:].min() > 1e-4
@@ -264,7 +231,7 @@ def test_a_latent_by_pieces_equals_the_full_pass(
     name, extension, latent_model, make_tokens, forward
 ):
     encoding = posenc_jax.extend(extension, build(name, LATENT_DIMS), 1.0)
-    check(forward, latent_model, encoding, make_tokens(36, batch=2), cuts=LATENT_CUTS)
+    equal_by_pieces(latent_model, encoding, make_tokens(36, batch=2), cuts=LATENT_CUTS)
 
 
 def test_a_gradient_reaches_every_parameter_of_a_latent(latent_model, make_tokens):

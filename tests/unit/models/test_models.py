@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attending import build, close
-from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
 import models
@@ -13,6 +12,7 @@ import posenc_jax
 from models import likelihoods
 from posenc_jax.encoding import Dims
 from posenc_jax.runs.parameters import by_path, with_leaves
+from posenc_jax.testing import equations
 
 pytestmark = pytest.mark.sampled
 

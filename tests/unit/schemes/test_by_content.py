@@ -20,7 +20,6 @@ from attending import (
     turned,
     visible,
 )
-from jaxprs import equations
 from sizes import DIMS, L
 
 import posenc_jax
@@ -28,6 +27,7 @@ from posenc_jax.attention import attend, blockwise
 from posenc_jax.encoding import Dims, Tokens
 from posenc_jax.schemes import fox
 from posenc_jax.schemes.ssmax import temperature
+from posenc_jax.testing import equations
 
 pytestmark = pytest.mark.sampled
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from posenc_jax.checks import positive
 from posenc_jax.encoding import fixed
-from posenc_jax.extensions._record import extension
+from posenc_jax.extensions import extension
 from posenc_jax.extensions.rotary import ROTATION
 from posenc_jax.schemes.rope import RoPE
 
