@@ -15,7 +15,6 @@ latex prints the table for a note or a paper.
 import sys
 
 from posenc_jax import display
-from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.compare import compare, protocols_in
 from posenc_jax.runtime import terminal
 
@@ -24,8 +23,7 @@ def main(argv: list[str]) -> int:
     parser = terminal.parser(__doc__)
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
-    every = ",".join(protocol.name for protocol in protocols.shown())
-    parser.add_argument("--protocol", default=every, help="default: all of them")
+    parser.add_argument("--protocol", default="", help="default: all of them")
     parser.add_argument(
         "--evaluation", default="", help="its name; default: the evaluation of held-out text"
     )

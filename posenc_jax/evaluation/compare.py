@@ -143,15 +143,13 @@ def names_of(runs: Iterable[str | Path]) -> dict[str | Path, str]:
     return {run: names[str(place)] for run, place in places.items()}
 
 
-def compare(
-    a: str, b: str, protocols: Sequence[str], evaluation: str = "", form: str = "text"
-) -> str:
+def compare(a: str, b: str, chosen: Sequence[str], evaluation: str = "", form: str = "text") -> str:
     """Compare two selections, one row per protocol, common length and part; the default method is
     none."""
     selections = [parse_selection(text) for text in (a, b)]
     names = names_of(selection.run for selection in selections)
     one, other = (_called(selection, names[selection.run]) for selection in selections)
-    rows = differences(a, b, protocols, evaluation)
+    rows = differences(a, b, chosen, evaluation)
     over = max(units for *_, units in rows)
     caption = (
         f"nats per token of {one} minus those of {other}, with 95% intervals over {over}; * clear: "
@@ -166,12 +164,12 @@ def _called(selection: Selection, name: str) -> str:
     return "@".join(filter(None, (name, ",".join(methods), str(length or ""))))
 
 
-def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[Row]:
-    """A row per protocol, length and part."""
+def differences(a: str, b: str, chosen: Sequence[str], evaluation: str = "") -> list[Row]:
+    """A row per protocol, length and part; without protocols those of all."""
     first, second = selected_curve(a, evaluation), selected_curve(b, evaluation)
     rows = []
     unequal = set()
-    for protocol in protocols:
+    for protocol in chosen or [protocol.name for protocol in protocols.shown()]:
         for one, other in _pairs(first, second, protocol):
             same = targets_of(one.facts) == targets_of(other.facts)
             if same and np.array_equal(one.tokens, other.tokens):

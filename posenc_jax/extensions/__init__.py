@@ -23,17 +23,7 @@ from posenc_jax.extensions._record import Extension, extension
 from posenc_jax.extensions.any_encoding import is_scalable
 from posenc_jax.extensions.rotary import turns
 
-__all__ = [
-    "Extension",
-    "distances",
-    "extend",
-    "extension",
-    "find",
-    "fitting",
-    "named",
-    "records",
-    "turns",
-]
+__all__ = ["Extension", "distances", "extend", "extension", "fitting", "named", "records", "turns"]
 
 registry.keep_names(__name__)
 

@@ -192,8 +192,8 @@ def test_a_new_protocol_is_evaluated_and_reported(package, call, whole, tmp_path
     assert "mine.last_three: the last three targets" in page
     assert (tmp_path / "page" / "mine.words.png").exists()
     assert "mine.last_three" in run("scripts/compare.py", there, f"{there}@yarn")
-    misspelt = [*words, "--config.protocols=last_thre"]
-    assert "did you mean 'mine.last_three'?" in run("eval_extrapolation.py", *misspelt, code=2)
+    misspelt = [*words, "--config.protocols=mine.last_thre"]
+    assert "no module 'mine.last_thre'" in run("eval_extrapolation.py", *misspelt, code=2)
     assert json.loads((there / "status.json").read_text())["state"] == "done"
 
 

@@ -35,11 +35,9 @@ class Mixture(Text):
                     raise ValueError(f"{name} is in it twice")
             except ValueError as error:
                 raise ConfigError(f"data.mixture: {error}") from error
-            source = (
-                {"source": "synthetic", "task": name}
-                if registry.is_task(name)
-                else {"source": name}
-            )
+            source = {"source": name}
+            if registry.is_task(name):
+                source = {"source": "synthetic", "task": name}
             part, problems = sources.build(shared | source | options, length)
             if problems:
                 raise ConfigError("\n".join(problems))
