@@ -83,7 +83,7 @@ def test_an_encoding_that_is_right_passes():
 def test_a_wrong_encoding_is_told_what_it_lacks(build, lacks):
     with pytest.raises(Exception) as error:  # noqa: B017
         check_encoding(build)
-    assert lacks in error.value.__notes__[0]
+    assert lacks in error.value.__notes__[0], error.value
 
 
 def test_options_that_no_config_json_holds_are_refused():
