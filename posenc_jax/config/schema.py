@@ -77,7 +77,8 @@ class Extension:
 
     name: str = default(
         "none",
-        "applied in training, such as yarn or yarn:beta_fast=16+logn",
+        "applied in training, such as yarn or yarn:beta_fast=16+logn; none: with init_from that of "
+        "this run, if it has one",
         lambda _, value: composition.parts(value),
     )
     scale: float = default(1.0, "how many times L it reaches", above_zero(1, LARGEST_SCALE))

@@ -1,6 +1,7 @@
 """Write a model in the layout of a published family, as transformers and others read it."""
 
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from models import Config
 from posenc_jax import composition, extensions
 from posenc_jax.checks import known
 from posenc_jax.composition import Part
-from posenc_jax.config import building
+from posenc_jax.config import Training, building
 from posenc_jax.config.resolve import reached, saved_config
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding, partition
@@ -57,15 +58,13 @@ def _checked(layout: str | Sequence[str]) -> Sequence[str]:
         raise ConfigError(str(error)) from error
 
 
-def _adopted_as(workdir: Path) -> str | None:
-    """The model_type from which a run, or the one that it started from, was adopted."""
+def _lineage(workdir: Path) -> Iterator[tuple[Training, dict[str, Any]]]:
+    """Configuration and status of a run and of those that it started from, if they are there."""
     with suppress(OSError, ValueError):
-        status = read_json(workdir / "status.json")
-        if "adopted" in status:
-            return status["adopted"]["model_type"]
-        source = saved_config(workdir).init_from
-        return _adopted_as(Path(source)) if source else None
-    return None
+        config = saved_config(workdir)
+        yield config, read_json(workdir / "status.json")
+        if config.init_from:
+            yield from _lineage(Path(config.init_from))
 
 
 def save_run(
@@ -73,11 +72,15 @@ def save_run(
 ) -> str:
     """Write a run, with its own extension, and return the layout: `auto` is the one from which it
     was adopted, if that states the run, else the first that does."""
+    lineage = list(_lineage(workdir))
     if layout == "auto":
-        own = _adopted_as(workdir)
-        layout = sorted(LAYOUTS, key=lambda name: name != own)
+        kinds = [status["adopted"]["model_type"] for _, status in lineage if "adopted" in status]
+        layout = sorted(LAYOUTS, key=lambda name: name not in kinds)
     _checked(layout)  # before weights are read
     model, encoding, config, encoder = load_run(workdir, step)
+    # Training in shorter rows, with the extension that the run had, takes no length from it.
+    alike = itertools.takewhile(lambda one: one[0].extension == config.extension, lineage)
+    longest = max([config.train_length, *(before.train_length for before, _ in alike)])
     if isinstance(encoder, tokenizer.Unavailable):
         raise ConfigError(f"{workdir} has no tokenizer to write: {encoder.why}")
     name, own = "none", config.extension
@@ -86,7 +89,7 @@ def save_run(
             name: value for name, value in own.options.items() if name in (*NUMBERS, "truncate")
         }
         name = composition.text([Part(own.name, own.scale, options)])
-    facts: dict[str, Any] = {"prefix": config.data.prefix, "train_length": config.train_length}
+    facts: dict[str, Any] = {"prefix": config.data.prefix, "train_length": longest}
     return save(model, encoding, encoder, folder, layout=layout, extension=name, **facts)
 
 

@@ -408,7 +408,8 @@ def test_an_adopted_model_is_tuned_and_saved_in_its_own_layout(case, tmp_path):
     there = theirs.generate(prompt, max_new_tokens=20, do_sample=False)[:, 40:].numpy()
     np.testing.assert_array_equal(there, ours)
     again = adopt.adopt(tmp_path / "out", tmp_path / "again")
-    assert again["L"] == pretrained.load(tmp_path / "theirs", **length).facts["L"]
+    before = json.loads((tmp_path / "adopted" / "status.json").read_text())["adopted"]
+    assert all(again[name] == before[name] for name in ("L", "train_length"))
     first, second = (
         total_digest({PARAMETERS: load(tmp_path / run).parts.params()})
         for run in ("tuned", "again")
