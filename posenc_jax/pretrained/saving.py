@@ -242,7 +242,9 @@ def _positions(
     if slopes is not None:
         keys["attn_config.alibi_bias_max"] = round(-math.log2(np.min(slopes)))
     if not ropes:
-        yield keys | dict.fromkeys(LENGTHS, max(trained, encoding.train_length))
+        # A resampled table states what it reaches.
+        length = encoding.reach or max(trained, encoding.train_length)
+        yield keys | dict.fromkeys(LENGTHS, length)
         return
     wide = next((rope for rope in ropes if rope.window is None), ropes[0])
     narrow = next((rope for rope in ropes if rope.window is not None), wide)

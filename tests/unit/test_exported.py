@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -164,3 +165,14 @@ def test_the_first_token_of_rows_is_saved(prefix, make_model, tmp_path):
     assert read.facts["prefix"] == prefix
     first = [] if prefix is None else [prefix]  # as other programs put it
     assert read.tokenizer.tokenizer.encode("ab").ids == [*first, *b"ab"]
+
+
+@pytest.mark.parametrize("extension", ["interpolate", "clamp"])
+def test_a_resampled_table_is_saved_with_its_length(extension, make_model, forward, tmp_path):
+    model = make_model(norm="layer", biases="all", vocab=256)
+    learned = posenc_jax.build("learned", DIMS, jax.random.key(0))
+    encoding = posenc_jax.extend(extension, learned, 4.0)
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
+    read, row = pretrained.load(tmp_path / "out"), jnp.arange(4 * L)[None] % 256
+    expected = forward(model, row, encoding)
+    np.testing.assert_allclose(forward(read.model, row, read.encoding), expected, atol=2e-5)
