@@ -146,6 +146,8 @@ def _stated(
     family, ours = FAMILIES[layout], _explicit(model)
     sizes = {theirs: ours[name] for name, theirs in family.sizes.items()}
     sizes |= {name: sizes[name] ** (1 / exponent) for name, exponent in family.powers.items()}
+    if float(sizes.get("query_pre_attn_scalar", 0.5)).is_integer():  # transformers wants an int
+        sizes["query_pre_attn_scalar"] = int(sizes["query_pre_attn_scalar"])
     if MPT_MLP in sizes:
         sizes["expansion_ratio"] = sizes.pop(MPT_MLP) // model.width
     sizes |= {name: allowed[0] for name, allowed in family.only.items()}
@@ -179,7 +181,7 @@ def _explicit(model: Config) -> dict[str, Any]:
         "head_dim": model.head_size,
         "mlp_width": model.hidden_size,
         "vocab": model.vocab_size,
-        "score_size": model.score_size or model.head_size,
+        "score_size": float(model.score_size or model.head_size),
     }
 
 
@@ -193,11 +195,17 @@ def _lost(config: dict[str, Any], model: Config, encoding: Encoding) -> list[str
     problems = [
         f"model.{name} = {value!r}, only {theirs[name]!r}"
         for name, value in ours.items()
-        if value != theirs[name] and name not in COMPUTED
+        if not _equal(value, theirs[name]) and name not in COMPUTED
     ]
     for index in range(model.layers):
         problems += _unlike(encoding.layer(index), there.layer(index))
     return list(dict.fromkeys(problems))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Powers of a factor, as Granite's, are rounded."""
+    is_close = isinstance(one, float) and isinstance(other, float)
+    return math.isclose(one, other, rel_tol=1e-14) if is_close else one == other
 
 
 def _unlike(ours: Encoding, theirs: Encoding) -> list[str]:

@@ -176,3 +176,24 @@ def test_a_resampled_table_is_saved_with_its_length(extension, make_model, forwa
     read, row = pretrained.load(tmp_path / "out"), jnp.arange(4 * L)[None] % 256
     expected = forward(model, row, encoding)
     np.testing.assert_allclose(forward(read.model, row, read.encoding), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "value"),
+    [
+        ({"embed_factor": 1.5}, "attention_multiplier", DIMS.head_dim**-0.5),
+        (
+            {"norm_place": "both", "activation": "geglu", "embed_scale": True, "tied": True}
+            | {"score_cap": 2.0, "score_size": 20.0},
+            "query_pre_attn_scalar",
+            20,
+        ),
+    ],
+)
+def test_the_size_of_scores_is_saved_as_its_family_has_it(
+    options, key, value, make_model, tmp_path
+):
+    rope = posenc_jax.build("rope", DIMS)
+    pretrained.save(make_model(**LLAMA | options), rope, tokenizer.Bytes(), tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "config.json").read_text())[key]
+    assert found == value and type(found) is type(value)
