@@ -154,6 +154,8 @@ def _stated(
     config: dict[str, Any] = {"model_type": layout, "architectures": [family.architecture]}
     stated, found, refused = sizes, [], []
     for form in _positions(encoding, model, longest, extension, family.by_kind):
+        if form["sliding_window"] is None and "layer_types" in family.usual:
+            del form["sliding_window"]  # unused, and transformers lacks it where it is null
         stated = sizes | {name: value for name, value in form.items() if name in family.usual}
         try:
             found = _lost(config | _nested(stated), model, encoding)
@@ -262,7 +264,7 @@ def _positions(
         local = {"rope_type": "default", "rope_theta": _decimal(np.max(narrow.base))}
         parameters = settings | ({} if share == 1 else {"partial_rotary_factor": share})
         yield keys | {
-            "max_position_embeddings": max(trained, longest),
+            **dict.fromkeys(LENGTHS, max(trained, longest)),
             **({} if kind == "default" else {ORIGINAL: encoding.train_length}),
             "rope_theta": theta,
             "rotary_emb_base": theta,

@@ -197,3 +197,11 @@ def test_the_size_of_scores_is_saved_as_its_family_has_it(
     pretrained.save(make_model(**LLAMA | options), rope, tokenizer.Bytes(), tmp_path / "out")
     found = json.loads((tmp_path / "out" / "config.json").read_text())[key]
     assert found == value and type(found) is type(value)
+
+
+def test_a_gemma_without_windows_states_no_empty_window(make_model, tmp_path):
+    options = {"norm_place": "both", "activation": "geglu", "embed_scale": True, "qk_norm": True}
+    rope = posenc_jax.build("rope", DIMS)
+    pretrained.save(make_model(**LLAMA | options), rope, tokenizer.Bytes(), tmp_path / "out")
+    assert "sliding_window" not in json.loads((tmp_path / "out" / "config.json").read_text())
+    assert pretrained.load(tmp_path / "out").encoding.name == "rope"
