@@ -162,6 +162,11 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
             groups.append("data")
         source = saved or _source(fields["init_from"])
         if fields["extension"]["name"] == "none":  # that of the run stays
+            if unused := sorted(set(fields["extension"]) - {"name", "scale"}):
+                raise ConfigError(
+                    f"extension.{unused[0]} has no effect with extension.name=none, which keeps "
+                    "the run's own; name the extension that is to take it"
+                )
             fields["extension"] = schema.as_fields(source)["extension"]
         fields["original_length"] = fields.get("original_length") or original_length(source)
     elif groups or single:
@@ -208,7 +213,7 @@ def reached(scale: float, original: int) -> int:
 def _lengthened(fields: Fields, source: Training) -> Fields:
     """Length, batch and rate for training at the length the extension reaches, at as many tokens a
     step and a fifth of the rate."""
-    reach = reached(fields["extension"]["scale"], original_length(source))
+    reach = reached(fields["extension"]["scale"], fields["original_length"])
     if fields["extension"] == schema.as_fields(source)["extension"]:
         reach = source.train_length
     length = fields["train_length"] or reach

@@ -271,8 +271,17 @@ def test_a_scale_counts_from_the_plain_encoding_of_an_extended_run(tmp_path):
     again = load(finetune(tmp_path))
     assert (again.extension.name, again.extension.scale) == ("yarn", 4)
     assert (again.original_length, again.train_length) == (L, 4 * L)
+    longer = load(finetune(tmp_path, original_length=2 * L))  # a remedy for a misstated L
+    assert (longer.original_length, longer.train_length) == (2 * L, 8 * L)
     kept = load(finetune(tmp_path, **{"extension.name": "none"}))
     assert kept.extension == before.extension and kept.train_length == L  # as it was trained
+
+
+def test_an_option_beside_the_extension_that_stays_is_refused(tmp_path):
+    write_run(tmp_path, with_extension(name="yarn:2"))
+    fields = {"extension.name": "none", "extension.beta_fast": 8.0}
+    (problem,) = problems_of(finetune(tmp_path, **fields))
+    assert "extension.beta_fast has no effect with extension.name=none" in problem
 
 
 def test_a_resampled_table_keeps_its_extension(tmp_path):
