@@ -59,9 +59,10 @@ def own(kind: str, name: str) -> ModuleType:
 def check(kind: str, name: str) -> str:
     """Return the whole name of the module of a choice, which is imported if it is one's own."""
     folder, needed = KINDS[kind]
-    if "." not in str(name):
+    if not {".", "/"} & set(str(name)):
         return f"posenc_jax.{folder.replace('/', '.')}.{known(kind, name, files(folder))}"
-    if not hasattr(own(kind, name), needed):
+    found = getattr(own(kind, name), needed, None)
+    if found is None or kind == "encoding" and not callable(found):
         raise ValueError(f"{kind} {name!r}: module {name} defines no {needed!r}")
     return name
 

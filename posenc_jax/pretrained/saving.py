@@ -42,6 +42,7 @@ from posenc_jax.schemes.rope import RoPE
 LAYOUTS = tuple(name for name in FAMILIES if not name.endswith("_gguf"))
 FORMATS = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}  # of safetensors
 COMPUTED = ("scan", "remat", "dtype", "attention")  # fields that no file states
+UNREAD = ["its config.json would not be read:"]
 UNSTATED = ", which no rope type states"
 NARROWED = ("window", "chunk", "temperature", "topk", "logn")
 
@@ -113,13 +114,13 @@ def save(
     recognised, and others are stated pair by pair. A ConfigError lists what has no form.
     """
     folder = Path(folder)
-    config, problems = {}, None
+    tried = []
     for name in _checked(layout):
-        stated, lacking = _stated(name, model.config, encoding, train_length or 0, extension)
-        if problems is None or len(lacking) < len(problems):
-            config, problems = stated, lacking
-        if not lacking:
+        tried.append(_stated(name, model.config, encoding, train_length or 0, extension))
+        if not tried[-1][1]:
             break
+    # The nearest layout; one that cannot be read with such settings is far.
+    config, problems = min(tried, key=lambda one: (one[1][:1] == UNREAD, len(one[1])))
     if problems:
         kind = config["model_type"]
         raise ConfigError(f"layout {kind} has no form for:\n  " + "\n  ".join(problems))
@@ -160,7 +161,7 @@ def _stated(
         try:
             found = _lost(config | _nested(stated), model, encoding)
         except ValueError as error:
-            refused = [str(error)]
+            refused = [*UNREAD, str(error)]
             continue
         if not all(problem.endswith(UNSTATED) for problem in found) or not found:
             return config | _nested(stated), found  # no other form helps
@@ -213,7 +214,8 @@ def _equal(one: Any, other: Any) -> bool:
 def _unlike(ours: Encoding, theirs: Encoding) -> list[str]:
     """What differs in the encodings of a layer."""
     if type(ours) is not type(theirs):
-        return [f"encoding {ours.name!r}, only {theirs.name!r} with fixed numbers"]
+        kind = f" ({type(ours).__name__})" if ours.name == theirs.name else ""
+        return [f"encoding {ours.name!r}{kind}, only {theirs.name!r} with fixed numbers"]
     if any(getattr(ours, name) != getattr(theirs, name) for name in NARROWED):
         return ["windows, temperatures, logn and top-k"]
     if isinstance(ours, RoPE) and isinstance(theirs, RoPE):
