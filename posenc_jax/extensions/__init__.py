@@ -28,11 +28,8 @@ __all__ = ["Extension", "distances", "extend", "extension", "fitting", "named", 
 registry.keep_names(__name__)
 
 ALL = "all"  # kinds of layers
-_FACTORS = {
-    "attention_factor",
-    "coefficient",
-    "frequency_scale",
-}  # options that set a factor on logits
+# Options that set a factor on logits.
+_FACTORS = {"attention_factor", "coefficient", "frequency_scale"}
 _ORDER = ("given", "read", "none")  # extensions with a scale come first
 
 

@@ -138,7 +138,7 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
     choices, notes = _choices(folders)
     runs: list[Run] = []
     edited: list[OtherConfig] = []
-    for folder in runs_in(folders):
+    for folder in _final(folders, choices):
         try:
             run = _trained(folder, notes)
         except (Stop, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -171,8 +171,12 @@ def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
 def runs_in(folders: Iterable[Path]) -> list[Path]:
     """Folders of runs, including the runs inside folders of sweeps, save trials of a rate that was
     not chosen."""
-    folders, runs = list(folders), {}
-    choices, _ = _choices(folders)
+    folders = list(folders)
+    return _final(folders, _choices(folders)[0])
+
+
+def _final(folders: Iterable[Path], choices: Frame) -> list[Path]:
+    runs: dict[Path, None] = {}
     trials = set(choices[choices.chosen == ""].id)
     for folder in folders:
         if not folder.is_dir():
