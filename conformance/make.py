@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.checking import VALUES, argument
+from conformance.checking import VALUES, computed
 from conformance.reference import subjects
 
 
@@ -21,12 +21,10 @@ def completed(name: str, given: dict[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(reference).parameters.values()
     cases = []
     for case in given["cases"]:
-        outputs = reference(**{key: argument(value) for key, value in case["inputs"].items()})
-        if not isinstance(outputs, dict):
-            outputs = {given["returns"][0]: outputs}
-        assert list(outputs) == given["returns"], name
-        plain = {output: _plain(value) for output, value in outputs.items()}
-        cases.append(case | {"outputs": plain})
+        outputs, conventions = computed(name, case["inputs"], given["returns"])
+        made = {"outputs": outputs} | ({"conventions": conventions} if conventions else {})
+        written = {key: case[key] for key in case if key not in ("outputs", "conventions")}
+        cases.append(written | {key: _plain(value) for key, value in made.items()})
     return {
         "subject": name,
         "about": re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(reference) or ""),
@@ -40,6 +38,8 @@ def completed(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value):
     """Nested lists, with None where nothing is compared and no zero below 0."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if isinstance(value, np.ndarray | np.generic):

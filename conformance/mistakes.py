@@ -1,16 +1,18 @@
 """What is probably wrong with a function: a known mistake that gives the same numbers."""
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from conformance.checking import Result, argument, compared
+from conformance.checking import Result, argument, compared, sets
+from conformance.reading import FULL, LONGEST, ORIGINAL, settings
 from conformance.reference import bias, distances, scales
 from conformance.reference import frequencies as freq
 from conformance.reference import rotation as turn
+from conformance.reference.shipped import _numbers
 
 
 def explain(subject: str, failed: list[Result]) -> list[str]:
@@ -33,8 +35,11 @@ def explain(subject: str, failed: list[Result]) -> list[str]:
 
 def _gives(result: Result, output: str, mistaken: Callable[[Result], np.ndarray]) -> bool:
     expected = result.case.outputs[output]
-    with np.errstate(all="ignore"):
-        values = np.asarray(mistaken(result), np.float64)
+    try:
+        with np.errstate(all="ignore"):
+            values = np.asarray(mistaken(result), np.float64)
+    except (KeyError, TypeError, ValueError):  # the case has no such setting
+        return False
     if values.shape != expected.shape:
         return False
     values = np.where(np.isnan(expected), np.nan, np.nan_to_num(values))
@@ -47,11 +52,14 @@ def _known(
 ) -> Iterator[tuple[str, Callable[[Result], np.ndarray]]]:
     for sentence, function in BY_OUTPUT.get((subject, output), {}).items():
         yield sentence, _called(function)
+    if subject == "configuration":
+        for chosen in sets(FLAWS, 2):
+            sentence = "; and ".join(FLAWS[name].sentence for name in chosen)
+            yield sentence, _called(lambda chosen=chosen, **given: misread(chosen, **given)[output])
     if output == "inv_freq" and subject in ("yarn", "ntk_by_parts"):
-        for count in (1, 2, 3):
-            for chosen in itertools.combinations(RAMP, count):
-                sentence = "; and ".join(RAMP[name] for name in chosen)
-                yield sentence, _called(lambda chosen=chosen, **inputs: ramped(chosen, **inputs))
+        for chosen in sets(RAMP, 3):
+            sentence = "; and ".join(RAMP[name] for name in chosen)
+            yield sentence, _called(lambda chosen=chosen, **inputs: ramped(chosen, **inputs))
     yield "the sign is reversed", lambda result: -result.case.outputs[output]
     if output == "inv_freq":
         yield (
@@ -153,6 +161,131 @@ def ramped(
     return theta * (1 - slowness + slowness / scale) / (scale if "twice" in chosen else 1)
 
 
+# How a configuration is misread: up to two of these are found together
+
+
+class Flaw(NamedTuple):
+    """A mistake in the settings of a layer, or in the numbers that they give."""
+
+    sentence: str
+    settings: Callable[[dict], dict] = lambda rope: rope
+    numbers: Callable[[dict, dict], dict] = lambda rope, found: {}
+
+
+def misread(flaws, config, length=None, layer_type=FULL):
+    """What a reader with these flaws makes of a configuration."""
+    rope = settings(config, FULL if "kinds" in flaws else layer_type) | {"length": length}
+    for name in flaws:
+        rope = FLAWS[name].settings(rope)
+    found = _numbers(rope, rope["length"])
+    for name in flaws:
+        found |= FLAWS[name].numbers(rope, found)
+    return found
+
+
+def _ramp(mistake: str) -> Callable[[dict, dict], dict]:
+    def numbers(rope, found):
+        if rope["rope_type"] != "yarn":
+            return {}
+        given = {
+            "head_dim": rope["rotary_dims"],
+            "base": float(rope["rope_theta"]),
+            "train_length": rope[ORIGINAL],
+            "scale": rope["factor"],
+            "beta_fast": rope.get("beta_fast") or 32,
+            "beta_slow": rope.get("beta_slow") or 1,
+            "truncate": rope.get("truncate", True),
+        }
+        return {"inv_freq": ramped((mistake,), ramp="dims", **given)}
+
+    return numbers
+
+
+def _gain(change: Callable[[dict, float], float], kind: str = "yarn") -> Callable:
+    return lambda rope, found: (
+        {"attention_factor": change(rope, found["attention_factor"])}
+        if rope["rope_type"] == kind
+        else {}
+    )
+
+
+def _grown(scale: float, coefficient: float = 1.0) -> float:
+    return 0.1 * coefficient * math.log(scale) + 1 if scale > 1 else 1.0
+
+
+def _given(rope: dict) -> bool:
+    return rope.get("attention_factor") is not None
+
+
+def _without(*keys: str) -> Callable[[dict], dict]:
+    return lambda rope: {name: value for name, value in rope.items() if name not in keys}
+
+
+def _shrunk(rope, found):
+    if rope["rope_type"] != "dynamic" or not rope["length"]:
+        return {}
+    scale = rope["factor"] * rope["length"] / rope[LONGEST] - (rope["factor"] - 1)
+    return {"inv_freq": freq.ntk(rope["rotary_dims"], float(rope["rope_theta"]), scale)}
+
+
+FLAWS = {
+    "attention_factor": Flaw("`attention_factor` is ignored", _without("attention_factor")),
+    "truncate": Flaw("`truncate` is ignored", _without("truncate")),
+    "mscale": Flaw("`mscale` and `mscale_all_dim` are ignored", _without("mscale")),
+    "betas": Flaw("`beta_fast` and `beta_slow` are ignored", _without("beta_fast", "beta_slow")),
+    "swapped": Flaw(
+        "`beta_fast` and `beta_slow` are swapped",
+        lambda x: x | {"beta_fast": x.get("beta_slow", 1), "beta_slow": x.get("beta_fast", 32)},
+    ),
+    "missing": Flaw("the attention factor is missing", numbers=_gain(lambda x, gain: 1.0)),
+    "squared": Flaw(
+        "the attention factor is multiplied by itself", numbers=_gain(lambda x, gain: gain**2)
+    ),
+    "both": Flaw(
+        "a given `attention_factor` is multiplied by YaRN's own",
+        numbers=_gain(lambda x, gain: gain * (_grown(x["factor"]) if _given(x) else 1)),
+    ),
+    "log twice": Flaw(
+        "a given `attention_factor` takes the place of 1 in 0.1 x 1 ln s + 1",
+        numbers=_gain(lambda x, gain: _grown(x["factor"], gain) if _given(x) else gain),
+    ),
+    "0.07": Flaw(
+        "the coefficient is 0.07, as in TeleChat3, not 0.1",
+        numbers=_gain(lambda x, gain: gain if _given(x) else _grown(x["factor"], 0.7)),
+    ),
+    "log2": Flaw(
+        "the logarithm has base 2",
+        numbers=_gain(lambda x, gain: gain if _given(x) else _grown(x["factor"], 1 / math.log(2))),
+    ),
+    **{name: Flaw(RAMP[name], numbers=_ramp(name)) for name in ("reversed", "clamped", "half")},
+    "longest": Flaw(f"L is `{LONGEST}`", lambda x: x | {ORIGINAL: x[LONGEST]}),
+    "static": Flaw(
+        "dynamic NTK has one base, that of the longest row",
+        lambda x: x | {"length": int(x["factor"] * x[LONGEST])},
+    ),
+    "shrinks": Flaw("the base of dynamic NTK shrinks below L", numbers=_shrunk),
+    "list": Flaw(
+        "the short list is used at every length",
+        lambda x: x | {"long_factor": x.get("short_factor")},
+    ),
+    "gain": Flaw(
+        "the attention factor of LongRoPE is missing",
+        numbers=_gain(lambda x, gain: 1.0, "longrope"),
+    ),
+    "logits": Flaw(
+        "the factor on logits of latent attention is missing",
+        numbers=lambda x, found: {"logit_factor": 1.0},
+    ),
+    "kinds": Flaw("layers with windows have the settings of the others"),
+    "part": Flaw(
+        "`partial_rotary_factor` is ignored",
+        lambda x: x | {"rotary_dims": int(x["rotary_dims"] / x["partial_rotary_factor"])},
+    ),
+    "plain": Flaw("the rope type is not applied", lambda x: x | {"rope_type": "default"}),
+    "linear": Flaw("the rope type is read as linear", lambda x: x | {"rope_type": "linear"}),
+}
+
+
 # The others: by subject and output, functions of the subject's arguments
 
 
@@ -202,6 +335,25 @@ def _self_extend(remapped: Callable, wider: int = 0) -> Callable:
     )
 
 
+def _held(change: Callable[[int, int, int], int]) -> Callable:
+    """Keys whose frequencies are those of some tokens, by key, length of the prompt, and read."""
+
+    def logits(q, k, base, train_length, prompt, lambdas=None, short=None):
+        q, k = np.asarray(q, np.float64)[:, None], np.asarray(k, np.float64)[:, None]
+        out = np.full((len(q) - prompt, len(q)), np.nan)
+        for row, read in enumerate(range(prompt + 1, len(q) + 1)):
+            inv_freq = [
+                turn._frequencies(
+                    q.shape[-1], base, train_length, change(key, prompt, read), lambdas, short
+                )
+                for key in range(read)
+            ]
+            out[row, :read] = turn._logits(q, k, np.stack(inv_freq), read)
+        return out
+
+    return logits
+
+
 BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
     ("yarn", "attention_factor"): {
         "the attention factor is missing": _log_factor(lambda log: 1.0),
@@ -215,6 +367,12 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         "1 is not added to 0.1 ln s": _log_factor(lambda log: 0.1 * log),
         "the logarithm has base 10": _log_factor(lambda log: 0.1 * log / math.log(10) + 1),
         "the logarithm has base 2": _log_factor(lambda log: 0.1 * log / math.log(2) + 1),
+        "the coefficient is 0.07, as in TeleChat3, not 0.1": _log_factor(
+            lambda log: 0.07 * log + 1
+        ),
+        "a given factor is ignored": _then(
+            _with(freq.yarn, attention_factor=None), lambda out, _: out["attention_factor"]
+        ),
     },
     ("pi", "inv_freq"): {
         "frequencies are multiplied by s": _with(freq.pi, scale=lambda x: 1 / x["scale"]),
@@ -305,6 +463,14 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         ),
         "(i - j) // group takes the place of i // group - j // group": _self_extend(
             lambda i, j, window, group: (i - j) // group + window - window // group
+        ),
+    },
+    ("stale", "logits"): {
+        "cached keys keep the frequencies of the length at which they were read": _held(
+            lambda key, prompt, read: max(key + 1, prompt)
+        ),
+        "the frequencies are those of the prompt's length at every token": _held(
+            lambda key, prompt, read: prompt
         ),
     },
     ("logn", "scale"): {

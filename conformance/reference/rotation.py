@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from conformance.reference.frequencies import _theta
+from conformance.reference.frequencies import _theta, dynamic_ntk, longrope
 
 
 def _turned(x, angle, layout="half"):  # [T, H, K], angles [T, 1 or H, R/2]
@@ -69,3 +69,32 @@ def clamp(table, scale):
     """A learned table [L, D] continued to [s L, D] by its last row."""
     table = np.asarray(table, np.float64)
     return np.concatenate([table, np.tile(table[-1], (round(scale * len(table)) - len(table), 1))])
+
+
+def stale(q, k, base, train_length, prompt, lambdas=None, short=None):
+    """One token after another, through a cache: logits q . k / sqrt(K) [T - prompt, T] of the
+    tokens after the prompt, as each would have them in one pass over the tokens up to it.
+
+    q and k are [T, K], of one head. The first `prompt` tokens are read at once. Frequencies are
+    those of `dynamic_ntk` at the tokens read so far, or of `longrope`, with a factor of 1, where
+    `lambdas` is given: so keys that were cached must be rotated anew when they change.
+    """
+    q, k = (np.asarray(x, np.float64)[:, None] for x in (q, k))
+    logits = np.full((len(q) - prompt, len(q)), np.nan)
+    for row, read in enumerate(range(prompt + 1, len(q) + 1)):
+        inv_freq = _frequencies(q.shape[-1], base, train_length, read, lambdas, short)
+        logits[row, :read] = _logits(q, k, inv_freq[None], read)
+    return logits
+
+
+def _frequencies(size, base, train_length, read, lambdas, short):
+    if lambdas is None:
+        return dynamic_ntk(size, base, train_length, read)
+    return longrope(size, base, train_length, 1.0, lambdas, 1.0, short, read)["inv_freq"]
+
+
+def _logits(q, k, inv_freq, read):
+    """The logits of the last token read, with the frequencies of all keys or of each one."""
+    angle = np.arange(read)[:, None] * inv_freq
+    q, k = _turned(q[:read], angle[:, None])[-1, 0], _turned(k[:read], angle[:, None])[:, 0]
+    return k @ q / np.sqrt(len(q))

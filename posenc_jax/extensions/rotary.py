@@ -80,12 +80,14 @@ def ntk_by_parts(
     ramp: str = "dims",
 ) -> RoPE:
     """NTK-by-parts, bloc97 2023: fast pairs are kept and slow ones divided, as in YaRN."""
-    if positive("beta_fast", beta_fast) <= positive("beta_slow", beta_slow):
+    flag("truncate", truncate)
+    choice("ramp", ramp, ("dims", "rotations", "radix"))
+    fast, slow = positive("beta_fast", beta_fast), positive("beta_slow", beta_slow)
+    if fast < slow or (fast == slow and ramp == "rotations"):  # Kimi K2 has 1 and 1
         raise ValueError(
             f"beta_fast must exceed beta_slow; got beta_fast={beta_fast}, beta_slow={beta_slow}"
         )
-    flag("truncate", truncate)
-    if choice("ramp", ramp, ("dims", "rotations", "radix")) == "rotations":
+    if ramp == "rotations":
         slowness = 1 - np.clip((turns(rope) - beta_slow) / (beta_fast - beta_slow), 0, 1)
     else:
         place, width = _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate)

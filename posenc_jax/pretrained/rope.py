@@ -91,6 +91,11 @@ def _linear(found: Mapping[str, Any]) -> dict[str, Any]:
 def _dynamic(found: Mapping[str, Any]) -> dict[str, Any]:
     """Within L it is plain RoPE; beyond, the extension `dynamic_ntk` if its factor is 1."""
     factor = found["factor"]
+    if found["alpha"]:  # Hunyuan
+        raise ValueError(
+            "rope type 'dynamic' with alpha has one base at every length: write rope_theta x "
+            "alpha^(R / (R - 2)) as rope_theta, R being the rotary dims, and no alpha"
+        )
     if factor != 1:
         raise ValueError(
             f"rope type 'dynamic' with factor {factor:g} is not dynamic_ntk, whose factor is 1: "
@@ -130,6 +135,7 @@ _RULES = {
     "attention_factor": NUMBER,
     "beta_fast": NUMBER,
     "beta_slow": NUMBER,
+    "alpha": above_zero(LEAST, LARGEST),
     "mscale": NUMBER,
     "mscale_all_dim": NUMBER,
     "truncate": true_or_false,
@@ -143,7 +149,7 @@ Type = tuple[Sequence[str], Sequence[str], Callable[[Mapping[str, Any]], dict[st
 _TYPES: Mapping[str, Type] = {
     "default": ([], [], _plain),
     "linear": (["factor"], [], _linear),
-    "dynamic": (["factor"], [], _dynamic),
+    "dynamic": (["factor"], ["alpha"], _dynamic),
     "yarn": (["factor"], [ORIGINAL, *YARN, "mscale", "mscale_all_dim"], _yarn),
     "llama3": (["factor", "low_freq_factor", "high_freq_factor"], [ORIGINAL], _llama3),
     "longrope": (

@@ -1,0 +1,205 @@
+"""What a config.json says about rotary positions, what contradicts it, and who reads it right."""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from conformance import reading
+from conformance.checking import Misuse
+from conformance.mistakes import FLAWS, misread
+from conformance.reading import FULL, KEYS, LONGEST, ORIGINAL, SLIDING, settings, stated
+from conformance.reference.shipped import _numbers
+
+
+class Engine(NamedTuple):
+    """What an engine that reads such files gets wrong, of what was run."""
+
+    name: str
+    version: str
+    flaws: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()  # rope types
+
+
+ENGINES = {
+    "transformers": Engine("transformers", "5.24.0"),
+    "vllm": Engine("vLLM", "0.33.0", ("static", "shrinks")),
+    "sglang": Engine("SGLang", "0.5.23", ("attention_factor", "static")),
+    "mlx-lm": Engine("mlx-lm", "0.32.2", ("truncate", "attention_factor")),
+    "exllamav3": Engine("ExLlamaV3", "1.6.5", ("attention_factor",)),
+}
+
+
+def lint(path: str, engine: str | None = None) -> tuple[list[str], bool]:
+    """The lines that a person reads, and whether the file, and the engine named, are right."""
+    if engine and engine not in ENGINES:
+        raise Misuse(f"unknown engine {engine!r}; those that were tested: {', '.join(ENGINES)}")
+    config = _read(path)
+    ropes = {kind: settings(config, kind) for kind in _kinds(config)}
+    rotating = [rope for rope in ropes.values() if rope]
+    lacking = [f"WRONG: {fault}" for rope in rotating for fault in _lacking(rope)]
+    if lacking:
+        return list(dict.fromkeys(lacking)), False
+    numbers = {kind: _numbers(rope) for kind, rope in ropes.items() if rope}
+    lines = [_headline(config, rotating)]
+    lines += [f"  {kind:18} {_layer(rope, numbers.get(kind))}" for kind, rope in ropes.items()]
+    faults = list(dict.fromkeys(_faults(config, rotating)))
+    lines += [f"check: {fault}" for fault in faults]
+    conventions = {name: None for found in numbers.values() for name in found["conventions"]}
+    lines += [f"makers differ: {name}" for name in conventions if "`" in name]
+    right = True
+    for each in [ENGINES[engine]] if engine else ENGINES.values():
+        verdicts = list(dict.fromkeys(_verdicts(each, config, ropes)))
+        right &= not verdicts or not engine
+        name = f"{each.name} {each.version}"
+        lines += [f"{name:20}  WRONG: {verdict}" for verdict in verdicts] or [f"{name:20}  right"]
+    return lines, right and not faults
+
+
+def _read(path: str) -> dict[str, Any]:
+    """The part of the file that describes the language model."""
+    try:
+        config = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Misuse(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise Misuse(f"{path} is no JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise Misuse(f"{path} is no configuration: a config.json holds an object")
+    config = config.get("text_config", config)
+    missing = [key for key in (LONGEST,) if key not in config]
+    missing += [] if "head_dim" in config or "hidden_size" in config else ["head_dim"]
+    if missing:
+        raise Misuse(f"{path} states no {' and no '.join(missing)}: is it a model's config.json?")
+    if not isinstance(stated(config), dict):
+        raise Misuse(f"{path}: rotary settings must be an object; got {stated(config)!r}")
+    return config
+
+
+def _kinds(config: Mapping[str, Any]) -> list[str]:
+    given = stated(config)
+    kinds = [kind for kind in given if isinstance(given[kind], dict | None)]
+    if reading.by_kind(config):
+        return kinds
+    windows = SLIDING in config.get("layer_types", ()) or reading.LOCAL_BASE in config
+    return [FULL, SLIDING] if windows else [FULL]
+
+
+def _lacking(rope: Mapping[str, Any]) -> Iterator[str]:
+    """What makes a reader stop."""
+    kind = rope["rope_type"]
+    if kind not in KEYS:
+        yield f"rope type {kind!r} is unknown; those that are known: {', '.join(KEYS)}"
+        return
+    for key in sorted(KEYS[kind][0]):
+        if rope.get(key) is None:
+            yield f"rope type {kind!r} needs `{key}`"
+    for key in ("short_factor", "long_factor"):
+        if kind == "longrope" and len(rope.get(key) or ()) != rope["rotary_dims"] // 2:
+            count = len(rope.get(key) or ())
+            yield f"`{key}` has {count} numbers for {rope['rotary_dims'] // 2} pairs"
+
+
+def _faults(config: Mapping[str, Any], rotating: list[dict[str, Any]]) -> Iterator[str]:
+    """Keys that are ignored, or contradict each other."""
+    if config.get("rope_scaling") and config.get("rope_parameters"):
+        yield "rope_scaling and rope_parameters are both there; rope_scaling is read"
+    for rope in rotating:
+        kind, given = rope["rope_type"], rope["given"]
+        known = KEYS[kind][0] | KEYS[kind][1] | reading.SHARED
+        for key in sorted(set(given) - known):
+            near = difflib.get_close_matches(key, known - set(given), 1)
+            guess = f"; did you mean `{near[0]}`?" if near else ""
+            yield f"`{key}` is no key of rope type {kind!r} and is ignored by transformers{guess}"
+        if {"type", "rope_type"} <= set(given) and given["type"] != given["rope_type"]:
+            yield f"`type` says {given['type']!r}; `rope_type`, {given['rope_type']!r}, is read"
+        for key in ("rope_theta", ORIGINAL):
+            inner, outer = given.get(key), config.get(key)
+            if None not in (inner, outer) and inner != outer:
+                read = rope[key]
+                yield f"`{key}` is {outer:,}, and {inner:,} in the rope settings; {read:,} is read"
+        if (
+            "rope_theta" not in config
+            and "rope_theta" not in given
+            and config.get("model_type") not in reading.CLASSES
+        ):
+            yield "`rope_theta` is not stated, so the class of the model decides: often 10,000"
+        if kind in reading.WITH_L and ORIGINAL not in config and ORIGINAL not in given:
+            yield (
+                f"`{ORIGINAL}` is not stated, so L is `{LONGEST}`, {rope[LONGEST]:,}: state the "
+                "length before the extension"
+            )
+        reach = rope["factor"] * rope[ORIGINAL]
+        if (
+            kind in ("yarn", "longrope")
+            and ORIGINAL in {**config, **given}
+            and reach != rope[LONGEST]
+        ):
+            yield f"`{LONGEST}` is {rope[LONGEST]:,}; L x factor is {reach:,.0f}"
+        if rope.get("attention_factor") is not None and rope.get("mscale"):
+            yield "`attention_factor` is given, so `mscale` is ignored"
+        if bool(rope.get("mscale")) != bool(rope.get("mscale_all_dim")):
+            yield "`mscale` and `mscale_all_dim` are read only together; one is missing or 0"
+        if rope.get("alpha"):
+            yield "`alpha` fixes the base, so `factor` is ignored and nothing is dynamic"
+        if (rope.get("beta_fast") or 32) < (rope.get("beta_slow") or 1):
+            yield "`beta_fast` is below `beta_slow`: are they swapped?"
+
+
+def _headline(config: Mapping[str, Any], rotating: list[dict[str, Any]]) -> str:
+    model, longest = config.get("model_type", "a model"), config[LONGEST]
+    trained = min((rope[ORIGINAL] for rope in rotating), default=longest)
+    return f"{model}: L = {trained:,}; longest row {longest:,}, {longest / trained:g} L"
+
+
+def _layer(rope: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> str:
+    if rope is None or found is None:
+        return "no rotation"
+    kind = rope["rope_type"]
+    by = f" by {rope['factor']:g}" if rope["factor"] != 1 else ""
+    words = [f"{kind}{by}, theta {rope['rope_theta']:,}, {rope['rotary_dims']} dims rotate"]
+    plain = _numbers(rope | {"rope_type": "default"})["inv_freq"]
+    if kind not in ("default", "dynamic", "longrope"):
+        slowed = np.isclose(found["inv_freq"] * rope["factor"], plain, rtol=1e-6)
+        kept = np.isclose(found["inv_freq"], plain, rtol=1e-6)
+        words += [
+            f"{kept.sum()} of {len(plain)} pairs kept, {slowed.sum()} divided by {rope['factor']:g}"
+        ]
+    if found["attention_factor"] != 1:
+        words += [f"cos and sin times {found['attention_factor']:.6g}"]
+    if found["logit_factor"] != 1:
+        words += [f"logits times {found['logit_factor']:.6g}"]
+    return "; ".join(words)
+
+
+def _verdicts(engine: Engine, config: Mapping[str, Any], ropes: Mapping[str, Any]) -> Iterator[str]:
+    """What an engine gets wrong of this file, and by how much."""
+    for layer_type, rope in ropes.items():
+        if rope is None:
+            continue
+        if rope["rope_type"] in engine.lacks:
+            yield f"it has no rope type {rope['rope_type']!r}"
+            continue
+        longest, trained = rope[LONGEST], rope[ORIGINAL]
+        for flaw in engine.flaws:
+            for length in sorted({trained // 2, trained, trained + 1, longest, 2 * longest}):
+                given = {"config": config, "length": length, "layer_type": layer_type}
+                difference = _difference(_numbers(rope, length), misread([flaw], **given))
+                if difference:
+                    yield f"{FLAWS[flaw].sentence}: at {length:,} tokens {difference}"
+                    break
+
+
+def _difference(right: Mapping[str, Any], got: Mapping[str, Any]) -> str:
+    off = np.abs(got["inv_freq"] / right["inv_freq"] - 1)
+    wrong = int(np.sum(off > 1e-5))
+    words = []
+    if wrong:
+        words = [f"{wrong} of {len(off)} frequencies differ, by up to {100 * off.max():.3g}%"]
+    for name in ("attention_factor", "logit_factor"):
+        if not np.isclose(got[name], right[name], rtol=1e-5):
+            words += [f"{name} {got[name]:.6g} in place of {right[name]:.6g}"]
+    return ", ".join(words)

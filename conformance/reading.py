@@ -1,0 +1,74 @@
+"""The rotary settings of a config.json, in the spellings of transformers 4 and 5."""
+
+from collections.abc import Mapping
+from typing import Any
+
+FULL, SLIDING = "full_attention", "sliding_attention"  # kinds of layers
+ORIGINAL, LONGEST = "original_max_position_embeddings", "max_position_embeddings"
+LOCAL_BASE, PART, LATENT = "rope_local_base_freq", "partial_rotary_factor", "qk_rope_head_dim"
+# The keys that a rope type needs, and those that it may have, beside those of SHARED.
+KEYS: Mapping[str, tuple[set[str], set[str]]] = {
+    "default": (set(), set()),
+    "linear": ({"factor"}, set()),
+    "proportional": (set(), {"factor"}),
+    "dynamic": ({"factor"}, {"alpha"}),
+    "yarn": (
+        {"factor"},
+        {"attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"},
+    ),
+    "llama3": ({"factor", "low_freq_factor", "high_freq_factor"}, set()),
+    "longrope": ({"short_factor", "long_factor"}, {"factor", "attention_factor"}),
+}
+SHARED = {"rope_type", "type", "rope_theta", PART, ORIGINAL}
+WITH_L = ("yarn", "llama3", "longrope")  # types whose formulas need L
+# What the class of a model type sets where its files leave it out.
+CLASSES = {
+    "gemma3_text": {"rope_theta": 1e6, LOCAL_BASE: 1e4, "head_dim": 256, LONGEST: 131_072},
+    "olmo3": {"rope_theta": 5e5, LOCAL_BASE: None},
+}
+
+
+def stated(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The dictionary of the file that holds rotary settings."""
+    return config.get("rope_scaling") or config.get("rope_parameters") or {}
+
+
+def by_kind(config: Mapping[str, Any]) -> bool:
+    """Whether the settings are those of kinds of layers."""
+    return any(kind in stated(config) for kind in (FULL, SLIDING))
+
+
+def settings(config: Mapping[str, Any], layer_type: str = FULL) -> dict[str, Any] | None:
+    """All settings of a kind of layer in one dictionary, or None where it does not rotate.
+
+    Beside the keys of its rope type there are `rope_type`, `rope_theta`, `rotary_dims` R, L as
+    `original_max_position_embeddings`, `max_position_embeddings`, `latent` for MLA, and `given`,
+    what the file states for this kind.
+    """
+    given, local = stated(config), config.get("model_type") in CLASSES or LOCAL_BASE in config
+    config = CLASSES.get(config.get("model_type"), {}) | config
+    theta = config.get("rope_theta", 10_000.0)
+    if by_kind(config):
+        given = given.get(layer_type)
+        if given is None:
+            return None
+    elif local and layer_type == SLIDING:
+        given = {"rope_theta": config.get(LOCAL_BASE) or theta}
+    given = {name: value for name, value in given.items() if value is not None}
+    kind = given.get("rope_type", given.get("type", "default"))
+    kind = {"su": "longrope", "mrope": "default"}.get(kind, kind)
+    rope = {"rope_theta": theta, "factor": None} | given | {"rope_type": kind}
+    part = given.get(PART, config.get(PART, 1.0))
+    size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    if layer_type == FULL:  # of Gemma 4
+        size = config.get("global_head_dim", size)
+    rope["rotary_dims"] = config.get(LATENT) or (
+        size if kind == "proportional" else int(size * part)
+    )
+    rope[PART] = part
+    longest = rope[LONGEST] = config.get(LONGEST)
+    beside = None if by_kind(config) else config.get(ORIGINAL)
+    original = rope[ORIGINAL] = beside or given.get(ORIGINAL) or longest
+    if rope["factor"] is None:
+        rope["factor"] = longest / original if kind in WITH_L else 1.0
+    return rope | {"latent": LATENT in config, "given": given}

@@ -1,0 +1,84 @@
+"""What a person reads of the results: one line a case, the first failure in full, the cause."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from conformance import checking, mistakes
+from conformance.checking import Misuse, Result, Subject
+
+
+def lines(subject: Subject, results: list[Result]) -> Iterator[str]:
+    """A line for each case and, if some fail, why."""
+    yield f"{subject.call}\n{subject.about.splitlines()[0]}\n"
+    called = [result for result in results if not result.skipped]
+    if not called:
+        raise Misuse("no case could be called")
+    failed = [result for result in called if not result.passes]
+    for convention in dict.fromkeys(result.convention for result in called if result.convention):
+        count = sum(result.convention == convention for result in called)
+        yield f"PASS by another convention in {count} of {len(called)} cases: {convention}"
+    for result in results:
+        verdict = "skip" if result.skipped else "ok" if result.passes else "FAIL"
+        detail = result.skipped or result.failure or f"{result.error:.1e}"
+        yield f"{verdict:4}  {result.case.name:55}  {detail}"
+    worst = max(result.error for result in called)
+    yield f"\n{len(called) - len(failed)} of {len(called)} cases pass; worst error {worst:.2g}"
+    unseen = [name for name in subject.cases[0].outputs if name not in called[0].got]
+    if unseen and called[0].got:
+        yield f"not returned, so not checked: {', '.join(unseen)}"
+    if failed:
+        yield f"\nThe first case that fails: {failed[0].case.name}"
+        yield from _explained(subject, failed[0], failed)
+
+
+def _explained(subject: Subject, first: Result, failed: list[Result]) -> Iterator[str]:
+    for name, value in first.case.inputs.items():
+        if value != subject.defaults.get(name):
+            yield f"  {name} = {_short(value)}"
+    if first.failure:
+        yield f"  {first.failure}"
+    for name in first.wrong:
+        expected, got = first.case.outputs[name], first.got[name]
+        yield f"  expected {name} {_short(expected)}\n  got      {name} {_short(got)}"
+        if not first.failure:
+            place = checking.worst_place(first, name)
+            index = f"[{', '.join(map(str, place))}]" if place else ""
+            at = got.reshape(expected.shape)[place]
+            yield f"  {name}{index} should be {expected[place]:.9g}, got {at:.9g}"
+    for sentence in mistakes.explain(subject.name, failed):
+        yield f"Probably: {sentence}"
+
+
+def _short(value) -> str:
+    if not isinstance(value, list | np.ndarray):
+        return repr(value)
+    array = np.array(value, np.float64)
+    return np.array2string(array, precision=6, threshold=60, edgeitems=3).replace("\n", "\n    ")
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """A case as a test: called, it raises AssertionError with the reason."""
+
+    subject: Subject
+    result: Result
+    failed: list[Result]
+
+    def __call__(self) -> None:
+        assert self.result.passes, "\n".join(_explained(self.subject, self.result, self.failed))
+
+    def __str__(self) -> str:
+        return self.result.case.name
+
+
+def cases(name: str, function: Callable) -> list[Test]:
+    """A test for each case of a subject for which the function has the options.
+
+    `@pytest.mark.parametrize("case", conformance.cases("yarn", mine), ids=str)`
+    """
+    subject = checking.load(name)
+    called = [result for result in checking.check(subject, function) if not result.skipped]
+    failed = [result for result in called if not result.passes]
+    return [Test(subject, result, failed) for result in called]
