@@ -11,6 +11,7 @@ Exit codes: 0 all is right, 1 something is wrong, 2 nothing was checked.
 import argparse
 import difflib
 import importlib
+import os
 import sys
 
 import numpy as np
@@ -23,7 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         "python -m conformance", description="Check a function, or a config.json, by known values."
     )
-    parser.add_argument("subject", nargs="?", help="yarn, alibi, ... (see --list), or a .json file")
+    parser.add_argument(
+        "subject", nargs="?", help="yarn, alibi, ... (see --list), or a config.json"
+    )
     parser.add_argument("function", nargs="?", help="MODULE:FUNCTION, found from this folder")
     parser.add_argument("--engine", help="judge a config.json for this engine alone")
     parser.add_argument("--list", action="store_true", help="list subjects and how they are called")
@@ -35,8 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"           {subject.about.splitlines()[0]}")
         return 0
     try:
-        if given.subject.endswith(".json"):
-            lines, right = linter.lint(given.subject, given.engine)
+        if given.subject not in checking.names() and (path := _file(given.subject)):
+            lines, right = linter.lint(path, given.engine)
             print("\n".join(lines))
             return 0 if right else 1
         subject = checking.load(_known(given.subject))
@@ -49,6 +52,13 @@ def main(arguments: list[str] | None = None) -> int:
     except Misuse as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
+
+
+def _file(given: str) -> str | None:
+    """A model's config.json, which may be given by its folder."""
+    if os.path.isdir(given):
+        return os.path.join(given, "config.json")
+    return given if os.path.isfile(given) or given.endswith(".json") else None
 
 
 def _known(name: str) -> str:

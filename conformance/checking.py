@@ -1,5 +1,6 @@
 """Call a function with the inputs of a subject's cases and compare what it returns."""
 
+import copy
 import dataclasses
 import inspect
 import itertools
@@ -191,35 +192,39 @@ def sets(names, most):
 
 
 def argument(value):
-    """Lists become arrays: float32, or int64 of whole numbers."""
+    """Lists become arrays: float32, or int64 of whole numbers. A configuration is a copy."""
     if not isinstance(value, list):
-        return value
+        return copy.deepcopy(value)
     array = np.array(value)
     return array if array.dtype.kind == "i" else array.astype(np.float32)
 
 
 def _outputs(returned: Any, expected: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Name what a function returned: a dict, a tuple of all outputs, or the first output alone."""
+    """Name what a function returned: a dict, a tuple whose first are the outputs, or the first."""
     if not isinstance(returned, dict):
         values = returned if isinstance(returned, tuple) else (returned,)
         returned = dict(zip(expected, values, strict=False))
     if not returned or not set(returned) <= set(expected):
-        raise Misuse(f"the function returns {', '.join(returned)}, not {', '.join(expected)}")
-    return {name: _array(value) for name, value in returned.items()}
+        names = ", ".join(map(str, returned)) or "no outputs"
+        raise Misuse(f"the function returns {names}; outputs are {', '.join(expected)}")
+    return {name: _array(name, value) for name, value in returned.items()}
 
 
-def _array(value) -> np.ndarray:
+def _array(name: str, value) -> np.ndarray:
     """Convert a list, or an array of NumPy, JAX or torch, to float64."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = (value if value.is_complex() else value.double()).numpy()
+    kind = f"{type(value).__name__}; an output is a number, a list or an array of numbers"
     try:
         array = np.asarray(value)
         if np.iscomplexobj(array):
-            raise Misuse("the function returns complex numbers; outputs are real: cosines, sines")
-        return array.astype(np.float64)
-    except ValueError:
-        raise Misuse("the function returns a list of unequal parts; outputs are a tuple") from None
+            kind = "complex numbers; outputs are real: cosines, sines, frequencies"
+        elif array.dtype != object:
+            return array.astype(np.float64)
+    except ValueError:  # a list of unequal parts, words
+        pass
+    raise Misuse(f"the function returns {name} as {kind}")
 
 
 def compared(case: Case, got: dict[str, np.ndarray]) -> Result:

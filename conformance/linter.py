@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance import reading
 from conformance.checking import Misuse
-from conformance.mistakes import FLAWS, misread
+from conformance.misreading import FLAWS, misread
 from conformance.reading import FULL, KEYS, LONGEST, ORIGINAL, SLIDING, settings, stated
 from conformance.reference.shipped import _numbers
 
@@ -31,6 +31,10 @@ ENGINES = {
     "mlx-lm": Engine("mlx-lm", "0.32.2", ("truncate", "attention_factor")),
     "exllamav3": Engine("ExLlamaV3", "1.6.5", ("attention_factor",)),
 }
+
+
+NUMBERS = {"rope_theta", "factor", LONGEST, ORIGINAL, "rotary_dims", "beta_fast", "beta_slow"}
+NUMBERS |= {"attention_factor", "low_freq_factor", "high_freq_factor", "alpha"}
 
 
 def lint(path: str, engine: str | None = None) -> tuple[list[str], bool]:
@@ -67,16 +71,23 @@ def _read(path: str) -> dict[str, Any]:
         raise Misuse(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise Misuse(f"{path} is no JSON: {error}") from None
+    if isinstance(config, dict):
+        config = config.get("text_config", config)
     if not isinstance(config, dict):
         raise Misuse(f"{path} is no configuration: a config.json holds an object")
-    config = config.get("text_config", config)
-    missing = [key for key in (LONGEST,) if key not in config]
-    missing += [] if "head_dim" in config or "hidden_size" in config else ["head_dim"]
+    missing = [key for key in (LONGEST, *_sizes(config)) if key not in config]
     if missing:
-        raise Misuse(f"{path} states no {' and no '.join(missing)}: is it a model's config.json?")
-    if not isinstance(stated(config), dict):
-        raise Misuse(f"{path}: rotary settings must be an object; got {stated(config)!r}")
+        raise Misuse(f"{path} states no {', no '.join(missing)}: is it of a model with RoPE?")
+    given = stated(config)
+    if not isinstance(given, dict) or not _kinds(config):
+        raise Misuse(f"{path}: rotary settings must be an object of settings; got {given!r}")
     return config
+
+
+def _sizes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    if config.get("head_dim") or config.get("model_type") in reading.CLASSES:
+        return ()
+    return ("hidden_size", "num_attention_heads")
 
 
 def _kinds(config: Mapping[str, Any]) -> list[str]:
@@ -92,15 +103,21 @@ def _lacking(rope: Mapping[str, Any]) -> Iterator[str]:
     """What makes a reader stop."""
     kind = rope["rope_type"]
     if kind not in KEYS:
-        yield f"rope type {kind!r} is unknown; those that are known: {', '.join(KEYS)}"
+        near = difflib.get_close_matches(str(kind), KEYS, 1)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        yield f"rope type {kind!r} is unknown; those that are known: {', '.join(KEYS)}{guess}"
         return
     for key in sorted(KEYS[kind][0]):
         if rope.get(key) is None:
             yield f"rope type {kind!r} needs `{key}`"
+    for key in sorted(NUMBERS & set(rope)):
+        value = rope[key]
+        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+            yield f"`{key}` must be a number above 0; got {value!r}"
     for key in ("short_factor", "long_factor"):
-        if kind == "longrope" and len(rope.get(key) or ()) != rope["rotary_dims"] // 2:
-            count = len(rope.get(key) or ())
-            yield f"`{key}` has {count} numbers for {rope['rotary_dims'] // 2} pairs"
+        listed, pairs = rope.get(key), rope["rotary_dims"] // 2
+        if kind == "longrope" and not (isinstance(listed, list) and len(listed) == pairs):
+            yield f"`{key}` must be a list of {pairs} numbers, one for each pair"
 
 
 def _faults(config: Mapping[str, Any], rotating: list[dict[str, Any]]) -> Iterator[str]:
@@ -113,7 +130,9 @@ def _faults(config: Mapping[str, Any], rotating: list[dict[str, Any]]) -> Iterat
         for key in sorted(set(given) - known):
             near = difflib.get_close_matches(key, known - set(given), 1)
             guess = f"; did you mean `{near[0]}`?" if near else ""
-            yield f"`{key}` is no key of rope type {kind!r} and is ignored by transformers{guess}"
+            yield f"`{key}` is no key of rope type {kind!r}: transformers ignores it{guess}"
+        if "factor" in given and not {"type", "rope_type"} & set(given):
+            yield "`rope_type` is not stated, so nothing is extended"
         if {"type", "rope_type"} <= set(given) and given["type"] != given["rope_type"]:
             yield f"`type` says {given['type']!r}; `rope_type`, {given['rope_type']!r}, is read"
         for key in ("rope_theta", ORIGINAL):

@@ -3,48 +3,81 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from conformance.checking import Result, argument, compared, sets
-from conformance.reading import FULL, LONGEST, ORIGINAL, settings
+from conformance.misreading import FLAWS, misread
 from conformance.reference import bias, distances, scales
 from conformance.reference import frequencies as freq
 from conformance.reference import rotation as turn
-from conformance.reference.shipped import _numbers
+from conformance.wrong_yarn import GAINS, RAMP, ramped
 
 
-def explain(subject: str, failed: list[Result]) -> list[str]:
+def explain(subject: str, results: list[Result]) -> list[str]:
     """Return a sentence for each wrong output that a known mistake explains in most cases."""
+    called = [result for result in results if result.got]
+    if subject == "configuration":  # all outputs together
+        known = (
+            (_joined(FLAWS[name].sentence for name in chosen), _of_flaws(chosen))
+            for chosen in sets(FLAWS, 2)
+        )
+        best = _best([(result, not result.passes) for result in called], known)
+        return [best] if best else []
     sentences = []
-    for output in failed[0].case.outputs:
-        results = [result for result in failed if output in result.wrong and not result.failure]
-        best, most = "", 0
-        for sentence, mistaken in _known(subject, output, results):
-            explained = sum(_gives(result, output, mistaken) for result in results)
-            if explained > most:
-                best, most = sentence, explained
-            if most == len(results):
-                break
-        if 2 * most > len(results):
-            share = "" if most == len(results) else f" (explains {most} of {len(results)} cases)"
-            sentences.append(f"{output}: {best}{share}")
+    for output in called[0].case.outputs if called else ():
+        seen = [result for result in called if output in result.got and not result.failure]
+        wrong = [result for result in seen if output in result.wrong]
+        known = (
+            (sentence, lambda result, mistaken=mistaken: {output: mistaken(result)})  # noqa: B023
+            for sentence, mistaken in _known(subject, output, wrong)
+        )
+        best = _best([(result, output in result.wrong) for result in seen], known)
+        sentences += [f"{output}: {best}"] if best else []
     return sentences
 
 
-def _gives(result: Result, output: str, mistaken: Callable[[Result], np.ndarray]) -> bool:
-    expected = result.case.outputs[output]
+def _best(results: list[tuple[Result, bool]], known) -> str:
+    """The mistake that gives the numbers of most wrong results, and is in none that is right."""
+    wrong = sum(is_wrong for _, is_wrong in results)
+    best, most = "", 0
+    for sentence, mistaken in known if wrong else ():
+        explained = 0
+        for result, is_wrong in results:
+            gives = _gives(result, mistaken)
+            if gives is False and not is_wrong:
+                explained = 0
+                break
+            explained += gives is True and is_wrong
+        if explained > most:
+            best, most = sentence, explained
+        if most == wrong:
+            break
+    if 2 * most <= wrong:
+        return ""
+    return best + ("" if most == wrong else f" (explains {most} of {wrong} cases)")
+
+
+def _gives(result: Result, mistaken: Callable[[Result], dict]) -> bool | None:
+    """Whether a mistake gives the numbers got; None: it says nothing of this case."""
+    values = {}
     try:
         with np.errstate(all="ignore"):
-            values = np.asarray(mistaken(result), np.float64)
-    except (KeyError, TypeError, ValueError):  # the case has no such setting
-        return False
-    if values.shape != expected.shape:
-        return False
-    values = np.where(np.isnan(expected), np.nan, np.nan_to_num(values))
-    case = dataclasses.replace(result.case, outputs={output: values})
-    return compared(case, {output: result.got[output]}).passes
+            for name, value in mistaken(result).items():
+                expected, value = result.case.outputs[name], np.asarray(value, np.float64)
+                if np.isnan(value).all():
+                    return None
+                if value.shape == expected.shape:
+                    value = np.where(np.isnan(expected), np.nan, np.nan_to_num(value))
+                values[name] = value
+    except (KeyError, TypeError, ValueError):
+        return None
+    case = dataclasses.replace(result.case, outputs=result.case.outputs | values)
+    return compared(case, {name: result.got[name] for name in values if name in result.got}).passes
+
+
+def _joined(sentences) -> str:
+    return "; and ".join(sentences)
 
 
 def _known(
@@ -52,13 +85,9 @@ def _known(
 ) -> Iterator[tuple[str, Callable[[Result], np.ndarray]]]:
     for sentence, function in BY_OUTPUT.get((subject, output), {}).items():
         yield sentence, _called(function)
-    if subject == "configuration":
-        for chosen in sets(FLAWS, 2):
-            sentence = "; and ".join(FLAWS[name].sentence for name in chosen)
-            yield sentence, _called(lambda chosen=chosen, **given: misread(chosen, **given)[output])
     if output == "inv_freq" and subject in ("yarn", "ntk_by_parts"):
         for chosen in sets(RAMP, 3):
-            sentence = "; and ".join(RAMP[name] for name in chosen)
+            sentence = _joined(RAMP[name] for name in chosen)
             yield sentence, _called(lambda chosen=chosen, **inputs: ramped(chosen, **inputs))
     yield "the sign is reversed", lambda result: -result.case.outputs[output]
     if output == "inv_freq":
@@ -84,6 +113,14 @@ def _known(
     )
 
 
+def _of_flaws(flaws) -> Callable[[Result], dict]:
+    def outputs(result):
+        found = misread(flaws, **result.case.inputs)
+        return {name: found[name] for name in result.case.outputs}
+
+    return outputs
+
+
 def _called(function: Callable) -> Callable[[Result], np.ndarray]:
     return lambda result: function(
         **{name: argument(value) for name, value in result.case.inputs.items()}
@@ -104,188 +141,6 @@ def _close(result: Result, output: str) -> np.ndarray:
     return np.where(np.abs(got - expected) <= 2.0**-8 * np.abs(expected), got, expected)
 
 
-# YaRN's ramp: up to three of these are found together
-
-RAMP = {
-    "reversed": "the ramp is reversed: fast pairs are divided by s and slow ones kept",
-    "no rounding": "the ends of the ramp are not rounded outwards (truncate=True)",
-    "rounding": "the ends of the ramp are rounded where truncate=False",
-    "half": "the ends of the ramp are computed from half of the rotary dims",
-    "dims": "the 2 in 2 ln(base) is missing, so the ends of the ramp are in dims, not in pairs",
-    "nearest": "the ends of the ramp are rounded to the nearest pair",
-    "entries": "the ramp runs over entries 0, 2, 4, ... in place of pairs 0, 1, 2, ...",
-    "clamped": "the end of the ramp is clamped to R/2 - 1 in place of R - 1",
-    "twice": "all frequencies are divided by s once more, as where positions are scaled too",
-    "extended": "L is the extended length s L",
-    "radians": "2 pi is missing in the number of turns",
-    "base": "the ends of the ramp are those of the base 10,000 whatever the base",
-    "turns": "the ramp runs over turns, as in the paper's text (ramp='rotations')",
-    "wavelengths": "the ramp runs over wavelengths",
-    "all": "all pairs are divided by s, as in pi",
-    "none": "no pair is divided",
-}
-
-
-def ramped(
-    chosen, *, head_dim, base, train_length, scale, beta_fast, beta_slow, truncate, ramp, **_
-):
-    """YaRN's frequencies with the chosen mistakes, for ramp='dims'."""
-    if ramp != "dims":
-        return np.nan
-    pair, theta = np.arange(head_dim // 2), freq.abf(head_dim, base)
-    length = train_length * scale if "extended" in chosen else train_length
-    turns = length * theta / (2 * math.pi)
-    rotary = head_dim // 2 if "half" in chosen else head_dim
-    rotary *= 2 if "dims" in chosen else 1
-    log_base = math.log(10_000 if "base" in chosen else base)
-    low, high = (
-        rotary * math.log(length / n / (1 if "radians" in chosen else 2 * math.pi)) / (2 * log_base)
-        for n in (beta_fast, beta_slow)
-    )
-    if "nearest" in chosen:
-        low, high = round(low), round(high)
-    elif "rounding" in chosen or (truncate and "no rounding" not in chosen):
-        low, high = math.floor(low), math.ceil(high)
-    low = max(low, 0)
-    high = min(high, (head_dim // 2 if "clamped" in chosen else head_dim) - 1)
-    high += 0.001 if low == high else 0
-    slowness = np.clip(((2 if "entries" in chosen else 1) * pair - low) / (high - low), 0, 1)
-    if "turns" in chosen:
-        slowness = 1 - np.clip((turns - beta_slow) / (beta_fast - beta_slow), 0, 1)
-    if "wavelengths" in chosen:
-        slowness = np.clip((1 / turns - 1 / beta_fast) / (1 / beta_slow - 1 / beta_fast), 0, 1)
-    if "all" in chosen or "none" in chosen:
-        slowness = np.full(len(pair), float("all" in chosen))
-    if "reversed" in chosen:
-        slowness = 1 - slowness
-    return theta * (1 - slowness + slowness / scale) / (scale if "twice" in chosen else 1)
-
-
-# How a configuration is misread: up to two of these are found together
-
-
-class Flaw(NamedTuple):
-    """A mistake in the settings of a layer, or in the numbers that they give."""
-
-    sentence: str
-    settings: Callable[[dict], dict] = lambda rope: rope
-    numbers: Callable[[dict, dict], dict] = lambda rope, found: {}
-
-
-def misread(flaws, config, length=None, layer_type=FULL):
-    """What a reader with these flaws makes of a configuration."""
-    rope = settings(config, FULL if "kinds" in flaws else layer_type) | {"length": length}
-    for name in flaws:
-        rope = FLAWS[name].settings(rope)
-    found = _numbers(rope, rope["length"])
-    for name in flaws:
-        found |= FLAWS[name].numbers(rope, found)
-    return found
-
-
-def _ramp(mistake: str) -> Callable[[dict, dict], dict]:
-    def numbers(rope, found):
-        if rope["rope_type"] != "yarn":
-            return {}
-        given = {
-            "head_dim": rope["rotary_dims"],
-            "base": float(rope["rope_theta"]),
-            "train_length": rope[ORIGINAL],
-            "scale": rope["factor"],
-            "beta_fast": rope.get("beta_fast") or 32,
-            "beta_slow": rope.get("beta_slow") or 1,
-            "truncate": rope.get("truncate", True),
-        }
-        return {"inv_freq": ramped((mistake,), ramp="dims", **given)}
-
-    return numbers
-
-
-def _gain(change: Callable[[dict, float], float], kind: str = "yarn") -> Callable:
-    return lambda rope, found: (
-        {"attention_factor": change(rope, found["attention_factor"])}
-        if rope["rope_type"] == kind
-        else {}
-    )
-
-
-def _grown(scale: float, coefficient: float = 1.0) -> float:
-    return 0.1 * coefficient * math.log(scale) + 1 if scale > 1 else 1.0
-
-
-def _given(rope: dict) -> bool:
-    return rope.get("attention_factor") is not None
-
-
-def _without(*keys: str) -> Callable[[dict], dict]:
-    return lambda rope: {name: value for name, value in rope.items() if name not in keys}
-
-
-def _shrunk(rope, found):
-    if rope["rope_type"] != "dynamic" or not rope["length"]:
-        return {}
-    scale = rope["factor"] * rope["length"] / rope[LONGEST] - (rope["factor"] - 1)
-    return {"inv_freq": freq.ntk(rope["rotary_dims"], float(rope["rope_theta"]), scale)}
-
-
-FLAWS = {
-    "attention_factor": Flaw("`attention_factor` is ignored", _without("attention_factor")),
-    "truncate": Flaw("`truncate` is ignored", _without("truncate")),
-    "mscale": Flaw("`mscale` and `mscale_all_dim` are ignored", _without("mscale")),
-    "betas": Flaw("`beta_fast` and `beta_slow` are ignored", _without("beta_fast", "beta_slow")),
-    "swapped": Flaw(
-        "`beta_fast` and `beta_slow` are swapped",
-        lambda x: x | {"beta_fast": x.get("beta_slow", 1), "beta_slow": x.get("beta_fast", 32)},
-    ),
-    "missing": Flaw("the attention factor is missing", numbers=_gain(lambda x, gain: 1.0)),
-    "squared": Flaw(
-        "the attention factor is multiplied by itself", numbers=_gain(lambda x, gain: gain**2)
-    ),
-    "both": Flaw(
-        "a given `attention_factor` is multiplied by YaRN's own",
-        numbers=_gain(lambda x, gain: gain * (_grown(x["factor"]) if _given(x) else 1)),
-    ),
-    "log twice": Flaw(
-        "a given `attention_factor` takes the place of 1 in 0.1 x 1 ln s + 1",
-        numbers=_gain(lambda x, gain: _grown(x["factor"], gain) if _given(x) else gain),
-    ),
-    "0.07": Flaw(
-        "the coefficient is 0.07, as in TeleChat3, not 0.1",
-        numbers=_gain(lambda x, gain: gain if _given(x) else _grown(x["factor"], 0.7)),
-    ),
-    "log2": Flaw(
-        "the logarithm has base 2",
-        numbers=_gain(lambda x, gain: gain if _given(x) else _grown(x["factor"], 1 / math.log(2))),
-    ),
-    **{name: Flaw(RAMP[name], numbers=_ramp(name)) for name in ("reversed", "clamped", "half")},
-    "longest": Flaw(f"L is `{LONGEST}`", lambda x: x | {ORIGINAL: x[LONGEST]}),
-    "static": Flaw(
-        "dynamic NTK has one base, that of the longest row",
-        lambda x: x | {"length": int(x["factor"] * x[LONGEST])},
-    ),
-    "shrinks": Flaw("the base of dynamic NTK shrinks below L", numbers=_shrunk),
-    "list": Flaw(
-        "the short list is used at every length",
-        lambda x: x | {"long_factor": x.get("short_factor")},
-    ),
-    "gain": Flaw(
-        "the attention factor of LongRoPE is missing",
-        numbers=_gain(lambda x, gain: 1.0, "longrope"),
-    ),
-    "logits": Flaw(
-        "the factor on logits of latent attention is missing",
-        numbers=lambda x, found: {"logit_factor": 1.0},
-    ),
-    "kinds": Flaw("layers with windows have the settings of the others"),
-    "part": Flaw(
-        "`partial_rotary_factor` is ignored",
-        lambda x: x | {"rotary_dims": int(x["rotary_dims"] / x["partial_rotary_factor"])},
-    ),
-    "plain": Flaw("the rope type is not applied", lambda x: x | {"rope_type": "default"}),
-    "linear": Flaw("the rope type is read as linear", lambda x: x | {"rope_type": "linear"}),
-}
-
-
 # The others: by subject and output, functions of the subject's arguments
 
 
@@ -302,10 +157,6 @@ def _with(function: Callable, **changes) -> Callable:
 def _then(function: Callable, change: Callable) -> Callable:
     """The function with its output changed, given all arguments."""
     return lambda **inputs: change(function(**inputs), inputs)
-
-
-def _log_factor(factor: Callable[[float], float]) -> Callable:
-    return lambda scale, **_: factor(math.log(scale))
 
 
 def _halves(embedding, _):
@@ -356,23 +207,13 @@ def _held(change: Callable[[int, int, int], int]) -> Callable:
 
 BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
     ("yarn", "attention_factor"): {
-        "the attention factor is missing": _log_factor(lambda log: 1.0),
-        "it is squared, as logits should be; it multiplies cos and sin": _log_factor(
-            lambda log: (0.1 * log + 1) ** 2
-        ),
-        "it is the square root, sqrt(0.1 ln s + 1)": _log_factor(
-            lambda log: (0.1 * log + 1) ** 0.5
-        ),
-        "it is the inverse": _log_factor(lambda log: 1 / (0.1 * log + 1)),
-        "1 is not added to 0.1 ln s": _log_factor(lambda log: 0.1 * log),
-        "the logarithm has base 10": _log_factor(lambda log: 0.1 * log / math.log(10) + 1),
-        "the logarithm has base 2": _log_factor(lambda log: 0.1 * log / math.log(2) + 1),
-        "the coefficient is 0.07, as in TeleChat3, not 0.1": _log_factor(
-            lambda log: 0.07 * log + 1
-        ),
-        "a given factor is ignored": _then(
-            _with(freq.yarn, attention_factor=None), lambda out, _: out["attention_factor"]
-        ),
+        sentence: _then(
+            freq.yarn,
+            lambda out, x, gain=gain: gain(
+                x["scale"], out["attention_factor"], x["attention_factor"]
+            ),
+        )
+        for sentence, gain in GAINS.values()
     },
     ("pi", "inv_freq"): {
         "frequencies are multiplied by s": _with(freq.pi, scale=lambda x: 1 / x["scale"]),

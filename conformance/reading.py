@@ -21,6 +21,7 @@ KEYS: Mapping[str, tuple[set[str], set[str]]] = {
 }
 SHARED = {"rope_type", "type", "rope_theta", PART, ORIGINAL}
 WITH_L = ("yarn", "llama3", "longrope")  # types whose formulas need L
+ALIASES = {"rotary_emb_base": "rope_theta", "rotary_pct": PART}  # of GPT-NeoX
 # What the class of a model type sets where its files leave it out.
 CLASSES = {
     "gemma3_text": {"rope_theta": 1e6, LOCAL_BASE: 1e4, "head_dim": 256, LONGEST: 131_072},
@@ -47,6 +48,7 @@ def settings(config: Mapping[str, Any], layer_type: str = FULL) -> dict[str, Any
     """
     given, local = stated(config), config.get("model_type") in CLASSES or LOCAL_BASE in config
     config = CLASSES.get(config.get("model_type"), {}) | config
+    config = {ALIASES.get(name, name): value for name, value in config.items()}
     theta = config.get("rope_theta", 10_000.0)
     if by_kind(config):
         given = given.get(layer_type)

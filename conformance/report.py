@@ -11,11 +11,14 @@ from conformance.checking import Misuse, Result, Subject
 
 def lines(subject: Subject, results: list[Result]) -> Iterator[str]:
     """A line for each case and, if some fail, why."""
-    yield f"{subject.call}\n{subject.about.splitlines()[0]}\n"
     called = [result for result in results if not result.skipped]
     if not called:
-        raise Misuse("no case could be called")
+        raise Misuse(f"no case could be called: {results[0].skipped}")
+    if all(result.failure for result in called):
+        first = called[0]
+        raise Misuse(f"no case could be compared: {first.failure} in case {first.case.name!r}")
     failed = [result for result in called if not result.passes]
+    yield f"{subject.call}\n{subject.about.splitlines()[0]}\n"
     for convention in dict.fromkeys(result.convention for result in called if result.convention):
         count = sum(result.convention == convention for result in called)
         yield f"PASS by another convention in {count} of {len(called)} cases: {convention}"
@@ -30,10 +33,10 @@ def lines(subject: Subject, results: list[Result]) -> Iterator[str]:
         yield f"not returned, so not checked: {', '.join(unseen)}"
     if failed:
         yield f"\nThe first case that fails: {failed[0].case.name}"
-        yield from _explained(subject, failed[0], failed)
+        yield from _explained(subject, failed[0], called)
 
 
-def _explained(subject: Subject, first: Result, failed: list[Result]) -> Iterator[str]:
+def _explained(subject: Subject, first: Result, results: list[Result]) -> Iterator[str]:
     for name, value in first.case.inputs.items():
         if value != subject.defaults.get(name):
             yield f"  {name} = {_short(value)}"
@@ -47,7 +50,7 @@ def _explained(subject: Subject, first: Result, failed: list[Result]) -> Iterato
             index = f"[{', '.join(map(str, place))}]" if place else ""
             at = got.reshape(expected.shape)[place]
             yield f"  {name}{index} should be {expected[place]:.9g}, got {at:.9g}"
-    for sentence in mistakes.explain(subject.name, failed):
+    for sentence in mistakes.explain(subject.name, results):
         yield f"Probably: {sentence}"
 
 
@@ -64,10 +67,10 @@ class Test:
 
     subject: Subject
     result: Result
-    failed: list[Result]
+    called: list[Result]
 
     def __call__(self) -> None:
-        assert self.result.passes, "\n".join(_explained(self.subject, self.result, self.failed))
+        assert self.result.passes, "\n".join(_explained(self.subject, self.result, self.called))
 
     def __str__(self) -> str:
         return self.result.case.name
@@ -80,5 +83,4 @@ def cases(name: str, function: Callable) -> list[Test]:
     """
     subject = checking.load(name)
     called = [result for result in checking.check(subject, function) if not result.skipped]
-    failed = [result for result in called if not result.passes]
-    return [Test(subject, result, failed) for result in called]
+    return [Test(subject, result, called) for result in called]

@@ -1,4 +1,4 @@
-"""Our functions against the published values of conformance/, and the suite against mistakes."""
+"""Our functions against the published values of conformance/."""
 
 import ast
 import functools
@@ -16,8 +16,7 @@ from attending import KEY, call, compiled
 from running import ROOT, committed
 
 import posenc_jax
-from conformance import __main__ as program
-from conformance import checking, make, mistakes, reference
+from conformance import checking, make
 from conformance.checking import check, load
 from posenc_jax import extensions, schemes
 from posenc_jax.attention import rotate
@@ -326,148 +325,13 @@ def test_outputs_are_those_of_the_reference(name):
     assert path.read_text(encoding="utf-8") == make.text(stored)  # its layout
     exact = functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12, strict=True)
     for case, again in zip(stored["cases"], made["cases"], strict=True):
-        numbers = [each.pop("outputs").values() for each in (again, case)]
-        for new, old in zip(*numbers, strict=True):
-            exact(np.float64(new), np.float64(old))
+        groups = [
+            [each.pop("outputs"), *each.pop("conventions", {}).values()] for each in (again, case)
+        ]
+        for pair in zip(*groups, strict=True):
+            for new, old in zip(*(group.values() for group in pair), strict=True):
+                exact(np.float64(new), np.float64(old))
     assert stored == made
-
-
-def yarn_with(factor=True, **inputs):
-    """YaRN with known mistakes in its ramp, and without its factor."""
-    chosen = inputs.pop("chosen", ())
-    right = reference.yarn(**inputs)
-    ramped = mistakes.ramped(chosen, **inputs) if inputs["ramp"] == "dims" else right["inv_freq"]
-    return ramped, right["attention_factor"] if factor else 1.0
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [({"chosen": (name,)}, f"inv_freq: {sentence}") for name, sentence in mistakes.RAMP.items()]
-    + [
-        ({"factor": False}, "attention_factor: the attention factor is missing"),
-        ({"chosen": ("half", "twice")}, "half of the rotary dims; and all frequencies are divided"),
-    ],
-    ids=str,
-)
-def test_a_wrong_yarn_gets_the_sentence_of_its_mistake(options, sentence):
-    results = check(load("yarn"), functools.partial(yarn_with, **options))
-    failed = [result for result in results if not result.passes]
-    assert failed
-    assert [line for line in mistakes.explain("yarn", failed) if sentence in line]
-
-
-@pytest.mark.parametrize(("name", "output"), mistakes.BY_OUTPUT, ids=str)
-def test_known_mistakes_fail_and_are_named(name, output):
-    subject = load(name)
-    for sentence, mistaken in mistakes.BY_OUTPUT[name, output].items():
-        right = reference.subjects()[name]
-
-        def wrong(mistaken=mistaken, right=right, **inputs):
-            with np.errstate(all="ignore"):
-                value = mistaken(**inputs)
-            returned = right(**inputs)
-            return returned | {output: value} if isinstance(returned, dict) else value
-
-        failed = [result for result in check(subject, wrong) if not result.passes]
-        assert failed, sentence
-        (line,) = mistakes.explain(name, failed)
-        assert line.startswith(f"{output}: {sentence}"), line
-
-
-def test_reversed_orders_signs_and_factors_are_named():
-    for change, sentence in (
-        (lambda x: x[..., ::-1], "the last axis is in the reverse order"),
-        (lambda x: -x, "the sign is reversed"),
-        (lambda x: 0.7 * x, "in each case all numbers have one wrong factor: 0.7"),
-        (lambda x: jnp.asarray(x, jnp.bfloat16), "numbers have bfloat16's precision: compute in"),
-    ):
-        results = check(load("sandwich"), lambda **x: change(reference.sandwich(**x)))  # noqa: B023
-        failed = [result for result in results if not result.passes]
-        (line,) = mistakes.explain("sandwich", failed)
-        assert line.startswith(f"bias: {sentence}")
-
-
-MINE = """
-import math
-import numpy as np
-
-def without_options(head_dim, base, train_length, scale):
-    from conformance.reference import yarn
-    return yarn(head_dim, base, train_length, scale)
-
-def frequencies(head_dim, base, train_length, scale, **options):
-    return without_options(head_dim, base, train_length, scale)["inv_freq"].tolist()
-
-def of_two(head_dim, base, train_length, scale):
-    return np.ones(head_dim), 1.0
-
-def of_none(head_dim, base, train_length, scale):
-    raise RuntimeError("no")
-
-def of_another_factor(head_dim, base, train_length, scale):
-    return without_options(head_dim, base, train_length, scale)["inv_freq"], 0.07 * scale
-
-def of_a_list(head_dim, base, train_length, scale):
-    return [np.ones(head_dim), 1.0]
-
-def of_phases(head_dim, base, train_length, scale):
-    return np.exp(1j * without_options(head_dim, base, train_length, scale)["inv_freq"])
-
-def by_other_names(dim, base, train_length, scale):
-    return 1
-"""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        ("yarn mine:without_options", 0, "9 of 9 cases pass ... skip  truncate=False, as gpt-oss"),
-        ("yarn mine:frequencies", 1, "not returned, so not checked: attention_factor"),
-        ("yarn mine:of_two", 1, "inv_freq has shape (128,), expected (64,)"),
-        ("yarn mine:of_none", 1, "raised RuntimeError: no"),
-        ("yarn mine:of_another_factor", 1, "attention_factor should be 1.27725887, got 1.12"),
-        ("yarn mine:of_a_list", 2, "a list of unequal parts; outputs are a tuple"),
-        ("yarn mine:of_phases", 2, "returns complex numbers; outputs are real: cosines, sines"),
-        ("yarn broken:one", 2, "cannot import broken:one: SyntaxError"),
-        ("yarn mine:by_other_names", 2, "the function takes dim; it is called by names, as yarn(h"),
-        ("yarn mine:absent", 2, "cannot import mine:absent"),
-        ("yarn mine", 2, "must be given as MODULE:FUNCTION"),
-        ("yran mine:frequencies", 2, "unknown subject 'yran'; did you mean 'yarn'?"),
-        ("yarn", 0, "returns: inv_freq, float64 [64] in the first ... case: s = 1 changes nothing"),
-        ("--list", 0, "19 cases  yarn(head_dim, base, train_length, scale"),
-    ],
-)
-def test_the_program_reports_and_ends_with_its_code(
-    arguments, code, words, tmp_path, monkeypatch, capsys
-):
-    (tmp_path / "mine.py").write_text(MINE)
-    (tmp_path / "broken.py").write_text("def one(:")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    assert program.main(arguments.split()) == code
-    shown = "".join(capsys.readouterr())
-    assert all(word in shown for word in words.split(" ... "))
-
-
-def test_results_may_be_lists_or_tensors():
-    class Tensor:
-        def __init__(self, values):
-            self.values = values
-
-        def detach(self):
-            return self
-
-        cpu = double = detach
-
-        def is_complex(self):
-            return False
-
-        def numpy(self):
-            return self.values
-
-    for kind in (Tensor, jnp.asarray, list):
-        results = check(load("alibi_slopes"), lambda heads: kind(reference.alibi_slopes(heads)))  # noqa: B023
-        assert all(result.passes for result in results)
 
 
 def test_the_suite_imports_numpy_alone():
