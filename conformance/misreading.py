@@ -66,6 +66,8 @@ def _shrunk(rope, found):
     if rope["rope_type"] != "dynamic" or rope.get("alpha") or not rope["length"]:
         return {}
     scale = rope["factor"] * rope["length"] / rope[LONGEST] - (rope["factor"] - 1)
+    if scale <= 0:
+        return {}
     return {"inv_freq": freq.ntk(rope["rotary_dims"], float(rope["rope_theta"]), scale)}
 
 

@@ -1,14 +1,17 @@
 """What is installed: the wheel is the library alone, and the demo needs no tools."""
 
 import json
+import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from email.parser import Parser
 
+import numpy as np
 import pytest
 from running import ROOT, tracked
 
@@ -132,3 +135,48 @@ def test_the_demo_installs_no_tools_of_development(tmp_path):
     demo, test = planned("demo"), planned("test")
     assert "--editable '.[lab]'" in demo and ".[dev]" not in demo
     assert "--editable '.[dev]'" in test
+
+
+RIGHT_AND_WRONG = """
+def right(heads):
+    from conformance.reference import alibi_slopes
+    return alibi_slopes(heads)
+
+def wrong(heads):
+    return [2 ** (-8 * i / heads) for i in range(1, heads + 1)]
+"""
+
+
+def test_the_wheel_of_conformance_checks_a_function_with_numpy_alone(tmp_path):
+    """In an environment that has nothing else, within two seconds a function."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT / "conformance", check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("posenc_conformance-*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python, (site,) = tmp_path / "venv/bin/python", tmp_path.glob("venv/lib/python*/site-packages")
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-deps",
+        "--no-index",
+    ]
+    subprocess.run([*install, "--quiet", wheel], check=True)
+    numpy = pathlib.Path(np.__file__).parent
+    for folder in (numpy, numpy.with_name("numpy.libs")):
+        (site / folder.name).symlink_to(folder)
+    (tmp_path / "mine.py").write_text(RIGHT_AND_WRONG)
+    (tmp_path / "config.json").write_text('{"head_dim": 64, "max_position_embeddings": 4096}')
+    for words, code, said in (
+        ("alibi_slopes mine:right", 0, "9 of 9 cases pass"),
+        ("alibi_slopes mine:wrong", 1, "Probably: slopes: they are 2^(-8i/H) where H is no power"),
+        ("config.json", 1, "`rope_theta` is not stated"),
+    ):
+        start = time.monotonic()
+        command = [python, "-m", "conformance", *words.split()]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert time.monotonic() - start < 2
+        assert done.returncode == code and said in done.stdout, done.stdout + done.stderr

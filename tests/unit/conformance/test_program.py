@@ -1,12 +1,14 @@
 """The program: a function or a config.json is checked, and what cannot be is told in a line."""
 
+import json
 import sys
 
 import jax.numpy as jnp
 import pytest
 
+import conformance
 from conformance import __main__ as program
-from conformance import reference
+from conformance import linter, reference
 from conformance.checking import check, load
 
 MINE = """
@@ -118,3 +120,89 @@ def test_results_may_be_lists_or_tensors():
     for kind in (Tensor, jnp.asarray, list):
         results = check(load("alibi_slopes"), lambda heads: kind(reference.alibi_slopes(heads)))  # noqa: B023
         assert all(result.passes for result in results)
+
+
+def test_cases_are_tests_of_ones_own():
+    tests = conformance.cases("yarn", lambda head_dim, base, train_length, scale: scale)
+    assert [str(test) for test in tests][0].startswith("Llama 2 to 64k")
+    with pytest.raises(AssertionError, match="inv_freq has shape"):
+        tests[0]()
+    for test in conformance.cases("alibi_slopes", reference.alibi_slopes):
+        test()
+
+
+# A model's config.json
+
+
+def shipped():
+    """The configurations of the cases, by the beginning of their names."""
+    return {case.name: case.inputs["config"] for case in load("configuration").cases}
+
+
+def linted(config, tmp_path, *arguments):
+    path = tmp_path / "config.json"
+    path.write_text(config if isinstance(config, str) else json.dumps(config))
+    return program.main([str(path), *arguments])
+
+
+YARN = {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 8192}
+SMALL = {"head_dim": 64, "max_position_embeddings": 32768, "rope_theta": 10000.0}
+
+
+@pytest.mark.parametrize(
+    ("rope", "code", "words"),
+    [
+        (YARN, 0, "a model: L = 8,192; longest row 32,768, 4 L ... yarn by 4, theta 10,000"),
+        (
+            {**YARN, "beta_fats": 16},
+            1,
+            "`beta_fats` is no key of rope type 'yarn' ... `beta_fast`?",
+        ),
+        ({**YARN, "type": "linear"}, 1, "`type` says 'linear'; `rope_type`, 'yarn', is read"),
+        ({**YARN, "rope_theta": 5e5}, 1, "`rope_theta` is 10,000.0, and 500,000.0 in the rope"),
+        ({**YARN, "factor": 8}, 1, "`max_position_embeddings` is 32,768; L x factor is 65,536"),
+        ({**YARN, "attention_factor": 1.0, "mscale": 1}, 1, "is given, so `mscale` is ignored"),
+        ({**YARN, "mscale": 0.7}, 1, "`mscale` and `mscale_all_dim` are read only together"),
+        ({**YARN, "beta_fast": 1, "beta_slow": 32}, 1, "is below `beta_slow`: are they swapped?"),
+        ({"type": "yarn", "factor": 4}, 1, "is not stated, so L is `max_position_embeddings`, 32"),
+        ({"factor": 4}, 1, "`rope_type` is not stated, so nothing is extended"),
+        ({"type": "dynamic", "factor": 1, "alpha": 1000}, 1, "`alpha` fixes the base"),
+        ({"type": "yan", "factor": 4}, 1, "rope type 'yan' is unknown ... did you mean 'yarn'?"),
+        ({"type": "llama3", "factor": 4}, 1, "WRONG: rope type 'llama3' needs `high_freq_factor`"),
+        ({**YARN, "factor": "4"}, 1, "`factor` must be a number above 0; got '4'"),
+        ({"type": "longrope", "short_factor": [1], "long_factor": [1]}, 1, "a list of 32 numbers"),
+        ("yarn", 2, "rotary settings must be an object of settings; got 'yarn'"),
+        ({"full_attention": 3}, 2, "rotary settings must be an object of settings"),
+    ],
+    ids=str,
+)
+def test_a_file_is_told_what_is_ignored_or_contradicts(rope, code, words, tmp_path, capsys):
+    assert linted(SMALL | {"rope_scaling": rope}, tmp_path) == code
+    shown = "".join(capsys.readouterr())
+    assert all(word in shown for word in words.split(" ... ")), shown
+
+
+@pytest.mark.parametrize(
+    ("contents", "words"),
+    [
+        ("{", "is no JSON: Expecting property name"),
+        ("[1]", "is no configuration: a config.json holds an object"),
+        ('{"text_config": null}', "is no configuration: a config.json holds an object"),
+        (
+            '{"n_positions": 8}',
+            "no hidden_size, no num_attention_heads: is it of a model with RoPE?",
+        ),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_told_in_a_line(contents, words, tmp_path, capsys):
+    assert linted(contents, tmp_path) == 2
+    shown = capsys.readouterr().err
+    assert words in shown and shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", shipped(), ids=str)
+def test_shipped_files_are_read(name, tmp_path, capsys):
+    """Whatever they contain, with a verdict for each engine."""
+    assert linted(shipped()[name], tmp_path) in (0, 1)
+    shown = capsys.readouterr().out
+    assert all(f"{engine.name} {engine.version}" in shown for engine in linter.ENGINES.values())
