@@ -10,26 +10,46 @@ import numpy as np
 
 from conformance import reading
 from conformance.checking import Misuse
-from conformance.misreading import FLAWS, misread
+from conformance.misreading import FLAWS, Refused, misread
 from conformance.reading import FULL, KEYS, LONGEST, ORIGINAL, SLIDING, settings, stated
 from conformance.reference.shipped import _numbers
 
 
 class Engine(NamedTuple):
-    """What an engine that reads such files gets wrong, of what was run."""
+    """What an engine that reads such files gets wrong, of what was run (libraries.json)."""
 
     name: str
     version: str
-    flaws: tuple[str, ...] = ()
-    lacks: tuple[str, ...] = ()  # rope types
+    flaws: dict[str, str]  # and the model types that have none of it
+    lacks: str = ""  # rope types
 
 
+OWN_SPELLING = "qwen3 ministral3 laguna gemma4_text mistral4 mellum olmo_hybrid"  # of mlx-lm
 ENGINES = {
-    "transformers": Engine("transformers", "5.24.0"),
-    "vllm": Engine("vLLM", "0.33.0", ("static", "shrinks")),
-    "sglang": Engine("SGLang", "0.5.23", ("attention_factor", "static")),
-    "mlx-lm": Engine("mlx-lm", "0.32.2", ("truncate", "attention_factor")),
-    "exllamav3": Engine("ExLlamaV3", "1.6.5", ("attention_factor",)),
+    "transformers": Engine("transformers", "5.24.0", {"nested": ""}),
+    "vllm": Engine("vLLM", "0.33.0", {"given": "", "frozen": "", "integer": ""}),
+    "sglang": Engine(
+        "SGLang",
+        "0.5.23",
+        {"attention_factor": "laguna", "late": "", "static": "", "integer": "", "gemma": ""},
+    ),
+    "mlx-lm": Engine(
+        "mlx-lm",
+        "0.32.2",
+        {
+            "truncate": "",
+            "attention_factor": "",
+            "long": "",
+            "inside": "phi3",
+            "spelling": OWN_SPELLING,
+        },
+    ),
+    "exllamav3": Engine(
+        "ExLlamaV3",
+        "1.6.5",
+        {"given": "", "ratio": "", "inner": "", "beside": "", "gemma 5": ""},
+        "dynamic",
+    ),
 }
 
 
@@ -199,17 +219,27 @@ def _verdicts(engine: Engine, config: Mapping[str, Any], ropes: Mapping[str, Any
     for layer_type, rope in ropes.items():
         if rope is None:
             continue
-        if rope["rope_type"] in engine.lacks:
+        if rope["rope_type"] in engine.lacks.split():
             yield f"it has no rope type {rope['rope_type']!r}"
             continue
         longest, trained = rope[LONGEST], rope[ORIGINAL]
-        for flaw in engine.flaws:
-            for length in sorted({trained // 2, trained, trained + 1, longest, 2 * longest}):
-                given = {"config": config, "length": length, "layer_type": layer_type}
-                difference = _difference(_numbers(rope, length), misread([flaw], **given))
-                if difference:
+        lengths = sorted({trained // 2, trained, trained + 1, longest, 2 * longest})
+        for flaw in flaws_of(engine, config):
+            for length in lengths:
+                try:
+                    got = misread([flaw], config, length, layer_type)
+                except Refused as stop:
+                    yield str(stop)
+                    break
+                if difference := _difference(_numbers(rope, length), got):
                     yield f"{FLAWS[flaw].sentence}: at {length:,} tokens {difference}"
                     break
+
+
+def flaws_of(engine: Engine, config: Mapping[str, Any]) -> list[str]:
+    """The flaws that an engine has for a model type."""
+    kind = config.get("model_type", "llama")
+    return [flaw for flaw, without in engine.flaws.items() if kind not in without.split()]
 
 
 def _difference(right: Mapping[str, Any], got: Mapping[str, Any]) -> str:

@@ -43,8 +43,8 @@ def settings(config: Mapping[str, Any], layer_type: str = FULL) -> dict[str, Any
     """All settings of a kind of layer in one dictionary, or None where it does not rotate.
 
     Beside the keys of its rope type there are `rope_type`, `rope_theta`, `rotary_dims` R, L as
-    `original_max_position_embeddings`, `max_position_embeddings`, `latent` for MLA, and `given`,
-    what the file states for this kind.
+    `original_max_position_embeddings`, `max_position_embeddings`, `latent` for MLA, `given`, what
+    the file states for this kind, and the `file`.
     """
     given, local = stated(config), config.get("model_type") in CLASSES or LOCAL_BASE in config
     config = CLASSES.get(config.get("model_type"), {}) | config
@@ -73,4 +73,4 @@ def settings(config: Mapping[str, Any], layer_type: str = FULL) -> dict[str, Any
     original = rope[ORIGINAL] = beside or given.get(ORIGINAL) or longest
     if rope["factor"] is None:
         rope["factor"] = longest / original if kind in WITH_L else 1.0
-    return rope | {"latent": LATENT in config, "given": given}
+    return rope | {"latent": LATENT in config, "given": given, "file": config}

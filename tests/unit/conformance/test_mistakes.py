@@ -137,14 +137,17 @@ def reader(*flaws):
     return read
 
 
-@pytest.mark.parametrize("flaw", FLAWS)
+NAMED = [name for name in FLAWS if name != "integer"]  # where it stops there are no numbers
+
+
+@pytest.mark.parametrize("flaw", NAMED)
 def test_a_misread_configuration_gets_the_sentence_of_its_flaw(flaw):
     (line,) = found("configuration", reader(flaw))
     assert line == FLAWS[flaw].sentence
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("flaws", [*itertools.combinations(FLAWS, 2)], ids=str)
+@pytest.mark.parametrize("flaws", [*itertools.combinations(NAMED, 2)], ids=str)
 def test_two_flaws_are_not_named_wrongly(flaws):
     """Those named are the two, or one that hides the other, or give the same numbers as the two."""
     (line,) = found("configuration", reader(*flaws))
