@@ -4,7 +4,7 @@ interrupted."""
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +61,18 @@ FRESH = "fresh"  # a row of the last L tokens
 
 def curve_of(facts: Mapping) -> tuple:
     return tuple(facts[name] for name in CURVE)
+
+
+def parts_of(facts: Mapping) -> tuple:
+    """What the parts of a protocol have in common at one length."""
+    return *curve_of(facts), facts["protocol"], facts["length"]
+
+
+def by_part(cells: Iterable[Cell]) -> dict[tuple, dict[str, Cell]]:
+    found: dict[tuple, dict[str, Cell]] = {}
+    for cell in cells:
+        found.setdefault(parts_of(cell.facts), {})[cell.facts["part"]] = cell
+    return found
 
 
 def targets_of(facts: Mapping) -> tuple:

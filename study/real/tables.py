@@ -33,6 +33,7 @@ def of_smollm2(protocol: str) -> pd.DataFrame:
 def copies() -> pd.DataFrame:
     """Nats and targets of `copies` by method, length, distance, whether read, and book."""
     rows = of_smollm2("copies")
+    rows = rows[~rows.part.str.startswith("near")]  # whose copies stand elsewhere
     back = rows.part.str.extract(r"(\d+)$")[0].astype(int)
     return rows.assign(back=back, read=~rows.part.str.startswith("unread"))
 

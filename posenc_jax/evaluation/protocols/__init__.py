@@ -82,6 +82,10 @@ class Protocol:
         """Columns of a row that are computed from its sums: found, held, order."""
         return {}
 
+    def beside(self, cell: Cell, parts: Mapping[str, Cell]) -> dict[str, float | None]:
+        """Columns of a row that need other parts of its curve and length."""
+        return {}
+
     def derived(self, cells: Sequence[Cell]) -> list[Cell]:
         """Derive cells from those read, of its own or of the protocol in `needs`."""
         return []

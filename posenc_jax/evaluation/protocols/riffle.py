@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.display import Table, decimal
-from posenc_jax.evaluation.cells import Cell, curve_of, label
+from posenc_jax.evaluation.cells import Cell, by_part, label
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.protocols.order import most_windows
 from posenc_jax.evaluation.protocols.same_token import LAST, TARGETS
@@ -85,14 +85,10 @@ class Riffle(Protocol):
 
     def derived(self, cells: Sequence[Cell]) -> list[Cell]:
         """Differences of losses, by document."""
-        curves: dict[tuple, dict[str, Cell]] = {}
-        for cell in cells:
-            if cell.facts["protocol"] == self.name:
-                curve = (*curve_of(cell.facts), cell.facts["length"])
-                curves.setdefault(curve, {})[cell.facts["part"]] = cell
+        own = (cell for cell in cells if cell.facts["protocol"] == self.name)
         return [
             _less(name, parts[one], parts[other])
-            for parts in curves.values()
+            for parts in by_part(own).values()
             for name, (one, other) in DIFFERENCES.items()
         ]
 
