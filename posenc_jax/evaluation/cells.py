@@ -4,7 +4,7 @@ interrupted."""
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,16 +63,13 @@ def curve_of(facts: Mapping) -> tuple:
     return tuple(facts[name] for name in CURVE)
 
 
-def parts_of(facts: Mapping) -> tuple:
-    """What the parts of a protocol have in common at one length."""
-    return *curve_of(facts), facts["protocol"], facts["length"]
-
-
-def by_part(cells: Iterable[Cell]) -> dict[tuple, dict[str, Cell]]:
-    found: dict[tuple, dict[str, Cell]] = {}
-    for cell in cells:
-        found.setdefault(parts_of(cell.facts), {})[cell.facts["part"]] = cell
-    return found
+def by_part(cells: Sequence[Cell]) -> list[dict[str, Cell]]:
+    """For each cell, those of its curve, protocol and length by part, itself included."""
+    keys = [(*curve_of(c.facts), c.facts["protocol"], c.facts["length"]) for c in cells]
+    found: dict[tuple, dict[str, Cell]] = {key: {} for key in keys}
+    for key, cell in zip(keys, cells, strict=True):
+        found[key][cell.facts["part"]] = cell
+    return [found[key] for key in keys]
 
 
 def targets_of(facts: Mapping) -> tuple:

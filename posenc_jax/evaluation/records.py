@@ -9,15 +9,7 @@ import numpy as np
 
 from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.cells import (
-    BASELINES,
-    Cell,
-    by_part,
-    curve_of,
-    is_baseline,
-    label,
-    parts_of,
-)
+from posenc_jax.evaluation.cells import BASELINES, Cell, by_part, curve_of, is_baseline, label
 from posenc_jax.evaluation.statistics import Terms, Units, combined, mean_and_error, paired, wilson
 from posenc_jax.evaluation.sums import SUMS_FILE, Record, exists, read_record, write_record
 from posenc_jax.runs.metrics import null_for_nan
@@ -82,11 +74,10 @@ def rows(cells: Sequence[Cell]) -> list[dict]:
     baselines = {
         _place(cell.facts, label(cell.facts)): cell for cell in cells if is_baseline(cell.facts)
     }
-    together, made = by_part(cells), []
-    for cell in cells:
-        protocol, parts = protocols.find(cell.facts["protocol"]), together[parts_of(cell.facts)]
-        beside = null_for_nan(protocol.beside(cell, parts))
-        one = row(cell) | over_baselines(cell, baselines) | beside
+    made = []
+    for cell, parts in zip(cells, by_part(cells), strict=True):
+        shares = protocols.find(cell.facts["protocol"]).beside(cell, parts)
+        one = row(cell) | over_baselines(cell, baselines) | null_for_nan(shares)
         terms = null(cell, curves[_targets_of_curve(one)])
         if terms is not None and one["nll"] is not None:
             one |= _against(terms, cell)

@@ -1,14 +1,13 @@
 """Ordinary text where passages occur a second time: their loss, by tokens back to the first time.
 
-Each longest window holds the passages, most of them late. Three texts have them at the same places:
-with a copy of each some distance before it, with a near copy instead, and unchanged. So what a copy
-far back saves is a share of what a near one does. No training is needed.
+Each longest window holds the passages, most of them late. They are read with a copy of each some
+distance before it, with a near copy, and without one. No training is needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 
@@ -24,22 +23,19 @@ PASSAGE = 64  # tokens
 CUE = 16  # first tokens of a passage, which are not scored
 GAP = 64  # tokens of unchanged text around a passage and around a copy, at least
 NEAREST = PASSAGE + GAP  # tokens back to a near copy; less would bring two passages too close
-MULTIPLES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of L
-MULTIPLES += (5 / 8, 11 / 16, 3 / 4, 13 / 16, 7 / 8, 15 / 16)
-MULTIPLES += (9 / 8, 5 / 4, 3 / 2, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+MULTIPLES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 5 / 8, 11 / 16, 3 / 4, 13 / 16)  # of L
+MULTIPLES += (7 / 8, 15 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 PER_ROW = 4  # passages of each distance, where there is room
 PASSAGES = 8  # per distance, at least
 NEAR, UNREAD = "near-", "unread-"
+SHARE = {"share": "  share kept", "share_low": "    from", "share_high": "    to"}  # in tables
 USABLE = 0.5  # share that a usable distance keeps
-HALF = dict(color="black", marker="", linestyle=":", linewidth=1)
 
 
 class Copies(Protocol):
     title = "passages of the text with a copy of each before them, by tokens back to the copy"
     columns = {
-        "share": Column(
-            "share kept: saved by a copy that far back over saved by a near one (copies)"
-        ),
+        "share": Column("saved by a copy over saved by one 128 tokens back (copies)"),
         "share_low": Column("95% interval of share over documents, lower end"),
         "share_high": Column("upper end"),
     }
@@ -58,19 +54,15 @@ class Copies(Protocol):
         """Three readings per distance, of the same targets: `9216` has passages with a copy 9,216
         tokens back, `near-9216` with one 128 tokens back, `unread-9216` is the unchanged text."""
         begins = places(length, trained)
-
         pairs = [(begin, distance) for distance, found in begins.items() for begin in found]
         begin, back = np.array(pairs, int).reshape(-1, 2, 1).swapaxes(0, 1)
         passages = begin + np.arange(PASSAGE)
 
-        def with_copies(back: np.ndarray | int) -> Text:
-            def copy(rows: np.ndarray) -> np.ndarray:
-                rows[:, passages - back] = rows[:, passages]
-                return rows
+        def copied(rows: np.ndarray, back: np.ndarray | int) -> np.ndarray:
+            rows[:, passages - back] = rows[:, passages]
+            return rows
 
-            return changed(text, length, copy)
-
-        texts = {"": with_copies(back), NEAR: with_copies(NEAREST)}
+        far, near = (changed(text, length, partial(copied, back=d)) for d in (back, NEAREST))
         whole = plan_of(text, length, np.full((len(text.starts), 1), text.longest - length), 0)
         readings = []
         for distance, found in begins.items():
@@ -79,7 +71,7 @@ class Copies(Protocol):
                 kept[:, begin + CUE - 1 : begin + PASSAGE - 1] = True
             first = np.full_like(whole.first, min(found) + CUE - 1)
             unread = replace(whole, first=first, kept=kept, part=f"{UNREAD}{distance}")
-            for prefix, inner in texts.items():
+            for prefix, inner in (("", far), (NEAR, near)):
                 inside = dict(text=inner, starts=inner.starts, unchanged=unread)
                 readings.append(replace(unread, part=f"{prefix}{distance}", **inside))
             readings.append(unread)
@@ -88,7 +80,7 @@ class Copies(Protocol):
     def beside(self, cell: Cell, parts: Mapping[str, Cell]) -> dict[str, float | None]:
         share = _share(cell.facts["part"], parts)
         ends = () if share is None else (share.mean, share.low, share.high)
-        return dict(zip(self.columns, ends, strict=False))
+        return dict(zip(SHARE, ends, strict=False))
 
     def wanted(self, span: int | None) -> int:
         return PASSAGES
@@ -109,7 +101,9 @@ class Copies(Protocol):
             for first, prefix in ((name, ""), ("  near", NEAR), ("  unread", UNREAD)):
                 found = (own.get(f"{prefix}{distance}", {}) for distance in distances)
                 body.append([first, *(decimal(row.get("nll")) for row in found)])
-            body.append(["  share kept", *(_in_words(own.get(part, {})) for part in distances)])
+            for column, first in SHARE.items():
+                found = (own.get(distance, {}) for distance in distances)
+                body.append([first, *(decimal(row.get(column), 2) for row in found)])
             reach = usable_length(own.values())
             usable.append(f"{name} {f'{reach:,}' if reach else NONE}")
         caption = (
@@ -123,11 +117,12 @@ class Copies(Protocol):
     def picture(self, cells: Sequence[Cell]) -> Panels | None:
         """Share kept against distance in the longest windows of one run, a line per method."""
         cells = self.longest_of_one_run(cells)
-        lines = [line for parts in by_part(cells).values() if (line := _line(parts)).x]
+        methods = {label(c.facts): own for c, own in zip(cells, by_part(cells), strict=True)}
+        lines = [line for parts in methods.values() if (line := _line(parts)).x]
         if not lines:
             return None
         ends = [min(line.x[0] for line in lines), max(line.x[-1] for line in lines)]
-        lines.append(Line("one half", ends, [USABLE] * 2, HALF))
+        lines.append(Line("one half", ends, [USABLE] * 2, dict(color="0.2", marker="", ls=":")))
         return Panels(
             f"{self.name}: what a copy far back saves, as a share of a near one",
             "tokens back to the copy",
@@ -137,23 +132,15 @@ class Copies(Protocol):
         )
 
 
-def share_kept(
-    far: np.ndarray,  # [D], nats of the same targets in each text, by document
-    near: np.ndarray,
-    unread: np.ndarray,
-    tokens: np.ndarray,  # [D]
-) -> Difference | None:
-    """Share of what a near copy saves that a far one does; None where what the near one saves
-    cannot be told from zero."""
+def share_kept(tokens, far, near, unread) -> Difference | None:  # [D], of the same targets; nats
+    """Share of what a near copy saves that a far one does; None if the near one saves nothing."""
     # The interval covers the true share in 95 to 98% of simulations with 4 to 40 documents, which
     # were equal, of one or two windows or of lognormal lengths.
-    saved = unread - near
-    if not paired(unread, near, tokens).low > 0:  # also of nan
-        return None
-    return combined([(1.0, unread - far, saved)])
+    clear = paired(unread, near, tokens).low > 0
+    return combined([(1.0, unread - far, unread - near)]) if clear else None
 
 
-def usable_length(rows: Iterable[Mapping[str, Any]]) -> int:
+def usable_length(rows: Iterable[Mapping]) -> int:
     """The farthest distance whose share has a lower 95% bound above one half, as have all nearer
     ones, in the rows of a method and length; 0 without one."""
     low = {int(row["part"]): row["share_low"] for row in rows if row["part"].isdigit()}
@@ -191,22 +178,15 @@ def places(length: int, trained: int) -> dict[int, list[int]]:
 def _share(part: str, parts: Mapping[str, Cell]) -> Difference | None:
     """Share kept at a distance; None for other parts, and where one of its three is missing."""
     found = [parts[name] for prefix in ("", NEAR, UNREAD) if (name := f"{prefix}{part}") in parts]
-    return share_kept(*(cell.nats for cell in found), found[0].tokens) if len(found) == 3 else None
-
-
-def _in_words(row: Mapping[str, Any]) -> str:
-    if row.get("share") is None:
-        return NONE
-    return f"{row['share']:.2f} ±{row['share_high'] - row['share']:.2f}"
+    return share_kept(found[0].tokens, *(c.nats for c in found)) if len(found) == 3 else None
 
 
 def _line(parts: Mapping[str, Cell]) -> Line:
     """Share kept of a method by distance, with 95% intervals over documents."""
-    found = {int(part): share for part in parts if (share := _share(part, parts))}
-    shares = [found[distance] for distance in sorted(found)]
-    band = [share.low for share in shares], [share.high for share in shares]
-    facts = next(iter(parts.values())).facts
-    return Line(label(facts), sorted(found), [s.mean for s in shares], {}, band, method=facts)
+    shares = {int(part): share for part in parts if (share := _share(part, parts))}
+    band = [share.low for share in shares.values()], [share.high for share in shares.values()]
+    means, facts = [share.mean for share in shares.values()], next(iter(parts.values())).facts
+    return Line(label(facts), [*shares], means, {}, band, method=facts)
 
 
 protocol = Copies()

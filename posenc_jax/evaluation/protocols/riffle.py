@@ -85,10 +85,11 @@ class Riffle(Protocol):
 
     def derived(self, cells: Sequence[Cell]) -> list[Cell]:
         """Differences of losses, by document."""
-        own = (cell for cell in cells if cell.facts["protocol"] == self.name)
+        own = [cell for cell in cells if cell.facts["protocol"] == self.name]
         return [
             _less(name, parts[one], parts[other])
-            for parts in by_part(own).values()
+            for cell, parts in zip(own, by_part(own), strict=True)
+            if cell.facts["part"] == ALONE
             for name, (one, other) in DIFFERENCES.items()
         ]
 
