@@ -68,13 +68,22 @@ def _without(*keys: str) -> Callable[[dict], dict]:
     return lambda rope: {name: value for name, value in rope.items() if name not in keys}
 
 
-def _shrunk(rope, found):
-    if rope["rope_type"] != "dynamic" or rope.get("alpha") or not rope["length"]:
-        return {}
-    scale = rope["factor"] * rope["length"] / rope[LONGEST] - (rope["factor"] - 1)
-    if scale <= 0:
-        return {}
-    return {"inv_freq": freq.ntk(rope["rotary_dims"], float(rope["rope_theta"]), scale)}
+def divided_alike(head_dim, base, scale):
+    """NTK whose factor of the base divides each frequency."""
+    return freq.abf(head_dim, base) / scale ** (head_dim / (head_dim - 2))
+
+
+def _dynamic(formula: Callable, least: float) -> Callable[[dict, dict], dict]:
+    """Dynamic NTK by another formula, or by a factor that falls below 1."""
+
+    def numbers(rope, found):
+        if rope["rope_type"] != "dynamic" or rope.get("alpha") or not rope["length"]:
+            return {}
+        scale = rope["factor"] * rope["length"] / rope[LONGEST] - (rope["factor"] - 1)
+        shape = rope["rotary_dims"], float(rope["rope_theta"])
+        return {"inv_freq": formula(*shape, max(scale, least))}
+
+    return numbers
 
 
 def _of(kinds: str, change: Callable[[dict], dict]) -> Callable[[dict], dict]:
@@ -190,7 +199,12 @@ FLAWS = {
         "dynamic NTK extends nothing: its base is that of L at every length",
         _of("dynamic", lambda x: {"length": None}),
     ),
-    "shrinks": Flaw("the base of dynamic NTK shrinks below L", numbers=_shrunk),
+    "shrinks": Flaw(
+        "the base of dynamic NTK shrinks below L", numbers=_dynamic(freq.ntk, least=1e-3)
+    ),
+    "alike": Flaw(
+        "dynamic NTK divides all frequencies alike", numbers=_dynamic(divided_alike, least=1.0)
+    ),
     "kinds": Flaw("layers with windows have the settings of the others"),
     "part": Flaw(
         f"`{PART}` is ignored",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from conformance.checking import Result, argument, compared, sets
-from conformance.misreading import FLAWS, misread
+from conformance.misreading import FLAWS, divided_alike, misread
 from conformance.reference import bias, distances, scales
 from conformance.reference import frequencies as freq
 from conformance.reference import rotation as turn
@@ -17,13 +17,8 @@ from conformance.wrong_yarn import GAINS, RAMP, ramped
 def explain(subject: str, results: list[Result]) -> list[str]:
     """Return a sentence for each wrong output that a known mistake explains in most cases."""
     called = [result for result in results if result.got]
-    if subject == "configuration":  # all outputs together
-        known = (
-            (_joined(FLAWS[name].sentence for name in chosen), _of_flaws(chosen))
-            for chosen in sets(FLAWS, 2)
-        )
-        best = _best([(result, not result.passes) for result in called], known)
-        return [best] if best else []
+    if subject == "configuration":
+        return _flaws_of(called)
     sentences = []
     for output in called[0].case.outputs if called else ():
         seen = [result for result in called if output in result.got and not result.failure]
@@ -34,6 +29,29 @@ def explain(subject: str, results: list[Result]) -> list[str]:
         )
         best = _best([(result, output in result.wrong) for result in seen], known)
         sentences += [f"{output}: {best}"] if best else []
+    return sentences
+
+
+def _flaws_of(called: list[Result]) -> list[str]:
+    """One or two flaws that give all outputs of the wrong cases and break no right one, else
+    several that do so of some cases each."""
+    wrong = {index for index, result in enumerate(called) if not result.passes}
+    covered = {}
+    for chosen in sets(FLAWS, 2) if wrong else ():
+        gives = [_gives(result, _of_flaws(chosen)) for result in called]
+        if any(gives[index] is False for index in range(len(called)) if index not in wrong):
+            continue
+        covered[chosen] = {index for index in wrong if gives[index]}
+        if covered[chosen] == wrong:
+            return [_joined(FLAWS[name].sentence for name in chosen)]
+    left, sentences = set(wrong), []
+    while left and covered:
+        chosen = max(covered, key=lambda each: (len(covered[each] & left), -len(each)))
+        if not covered[chosen] & left or sentences and len(chosen) > 1:
+            break
+        left -= covered[chosen]
+        share = f" (explains {len(covered[chosen])} of {len(wrong)} cases)"
+        sentences.append(_joined(FLAWS[name].sentence for name in chosen) + share)
     return sentences
 
 
@@ -159,6 +177,10 @@ def _then(function: Callable, change: Callable) -> Callable:
     return lambda **inputs: change(function(**inputs), inputs)
 
 
+def _output(function: Callable, output: str, **changes) -> Callable:
+    return _then(_with(function, **changes), lambda out, _: out[output])
+
+
 def _halves(embedding, _):
     return np.concatenate([embedding[:, 0::2], embedding[:, 1::2]], axis=1)
 
@@ -233,6 +255,23 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         ),
         "s is a power of two, as in stepped_ntk": freq.stepped_ntk,
         "the base does not change": _with(freq.dynamic_ntk, length=1),
+        "all frequencies are divided by s^(R/(R-2)), by which the base should grow": (
+            lambda head_dim, base, train_length, length: divided_alike(
+                head_dim, base, max(1, length / train_length)
+            )
+        ),
+    },
+    ("longrope", "inv_freq"): {
+        "the long list is used at every length": _output(freq.longrope, "inv_freq", short=None),
+        "the short list is used at every length": _output(freq.longrope, "inv_freq", length=1),
+        "the long list begins at L + 2 tokens, not at L + 1": _output(
+            freq.longrope, "inv_freq", length=lambda x: (x["length"] or 1) - 1
+        ),
+    },
+    ("longrope", "attention_factor"): {
+        "a given factor is ignored": _output(
+            freq.longrope, "attention_factor", attention_factor=None
+        ),
     },
     ("llama3", "inv_freq"): {
         "`low` and `high` are swapped, or there is no ramp between them": _with(

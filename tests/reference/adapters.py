@@ -1,4 +1,4 @@
-"""Other libraries, to be asked as `conformance` asks a function: python -m conformance.libraries.
+"""Other libraries, to be asked as `conformance` asks a function; libraries.py asks them.
 
 An adapter imports its library, in a process of its own, and returns functions by subject. Most have
 one of `configuration`, by which older subjects are asked too; and, where rotated keys are cached,

@@ -9,7 +9,7 @@ import pytest
 from running import ROOT
 
 import posenc_jax
-from conformance import libraries
+from tests.reference import libraries
 
 pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 

@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from conformance import checking, libraries, linter
+from conformance import checking, linter
 from conformance.misreading import Refused, misread
+from tests.reference import libraries
 
 STORED = json.loads(libraries.RESULTS.read_text(encoding="utf-8"))
 

@@ -1,8 +1,8 @@
-"""Other libraries against the published values: python -m conformance.libraries [LIBRARY ...].
+"""Other libraries against the published values: python tests/reference/libraries.py [LIBRARY ...].
 
-tests/reference/adapters.py calls each library, in a process of its own. libraries.json holds, by
+adapters.py calls each library, in a process of its own. conformance/libraries.json holds, by
 library, what is installed for it, how far it is run and what is wrong, all written by hand, and
-what the cases gave. The table in README.md is made of it.
+what the cases gave. The table in conformance/README.md is made of it.
 """
 
 import argparse
@@ -17,11 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from conformance import checking, mistakes
-from conformance.reading import FULL, LONGEST, ORIGINAL
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))  # the repository, in each process
 
-RESULTS, PAGE = (Path(__file__).with_name(name) for name in ("libraries.json", "README.md"))
-ADAPTERS = Path(__file__).parents[1] / "tests" / "reference"
+from conformance import checking, mistakes  # noqa: E402
+from conformance.reading import FULL, LONGEST, ORIGINAL  # noqa: E402
+
+RESULTS, PAGE = (HERE.parents[1] / "conformance" / each for each in ("libraries.json", "README.md"))
 BEGIN, END = "<!-- from libraries.json -->\n", "<!-- end -->\n"
 # Older subjects are asked by the dictionary that their arguments make, of a rope type.
 TYPES = {"yarn": "yarn", "longrope": "longrope", "llama3": "llama3", "pi": "linear"}
@@ -91,7 +93,7 @@ def _stale(rotator):
 def results(name: str, wheels: Path) -> dict:
     """Version, and by subject what was passed, called, skipped and wrong."""
     facts = json.loads(RESULTS.read_text(encoding="utf-8"))[name]
-    sys.path[:0] = [str(wheels / name), str(ADAPTERS)]
+    sys.path[:0] = [str(wheels / name), str(HERE)]
     version = importlib.metadata.version(facts["wheels"].partition("==")[0].split()[-1])
     adapter, found = getattr(importlib.import_module("adapters"), name.replace("-", "_")), {}
     for each, function in derived(adapter()).items():
@@ -151,6 +153,10 @@ def main() -> int:
                 absent.append(f"{name}: {error}\n  pip install --no-deps {command}")
                 continue
         print(table({name: libraries[name]}).splitlines()[-1])
+        for subject, each in libraries[name]["subjects"].items():
+            failed = [f"{case}: {reason}" for case, reason in each["failed"].items()]
+            lines = failed + [f"Probably: {sentence}" for sentence in each["explained"]]
+            print("\n".join(f"  {subject}: {line}" for line in lines))
     RESULTS.write_text(json.dumps(libraries, indent=1) + "\n", encoding="utf-8")
     before, _, after = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = after.partition(END)[2]
