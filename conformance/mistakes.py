@@ -16,7 +16,7 @@ from conformance.wrong_yarn import GAINS, RAMP, ramped
 
 def explain(subject: str, results: list[Result]) -> list[str]:
     """Return a sentence for each wrong output that a known mistake explains in most cases."""
-    called = [result for result in results if result.got]
+    called = [result for result in results if result.got and not result.convention]
     if subject == "configuration":
         return _flaws_of(called)
     sentences = []
@@ -47,11 +47,12 @@ def _flaws_of(called: list[Result]) -> list[str]:
     left, sentences = set(wrong), []
     while left and covered:
         chosen = max(covered, key=lambda each: (len(covered[each] & left), -len(each)))
-        if not covered[chosen] & left or sentences and len(chosen) > 1:
+        if not covered[chosen] & left:
             break
         left -= covered[chosen]
         share = f" (explains {len(covered[chosen])} of {len(wrong)} cases)"
         sentences.append(_joined(FLAWS[name].sentence for name in chosen) + share)
+        covered = {flaws: cases for flaws, cases in covered.items() if len(flaws) == 1}
     return sentences
 
 
