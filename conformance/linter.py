@@ -20,36 +20,21 @@ class Engine(NamedTuple):
 
     name: str
     version: str
-    flaws: dict[str, str]  # and the model types that have none of it
+    flaws: str
     lacks: str = ""  # rope types
 
 
-OWN_SPELLING = "qwen3 ministral3 laguna gemma4_text mistral4 mellum olmo_hybrid"  # of mlx-lm
 ENGINES = {
-    "transformers": Engine("transformers", "5.24.0", {"nested": ""}),
-    "vllm": Engine("vLLM", "0.33.0", {"given": "", "frozen": "", "integer": ""}),
-    "sglang": Engine(
-        "SGLang",
-        "0.5.23",
-        {"attention_factor": "laguna", "late": "", "static": "", "integer": "", "gemma": ""},
-    ),
-    "mlx-lm": Engine(
-        "mlx-lm",
-        "0.32.2",
-        {
-            "truncate": "",
-            "attention_factor": "",
-            "long": "",
-            "inside": "phi3",
-            "spelling": OWN_SPELLING,
-        },
-    ),
-    "exllamav3": Engine(
-        "ExLlamaV3",
-        "1.6.5",
-        {"given": "", "ratio": "", "inner": "", "beside": "", "gemma 5": ""},
-        "dynamic",
-    ),
+    "transformers": Engine("transformers", "5.24.0", "nested"),
+    "vllm": Engine("vLLM", "0.33.0", "given frozen integer"),
+    "sglang": Engine("SGLang", "0.5.23", "attention_factor late static integer gemma"),
+    "mlx-lm": Engine("mlx-lm", "0.32.2", "truncate attention_factor long inside spelling"),
+    "exllamav3": Engine("ExLlamaV3", "1.6.5", "given ratio inner beside gemma-5", "dynamic"),
+}
+WITHOUT = {  # model types of an engine that have none of a flaw
+    ("SGLang", "attention_factor"): "laguna",
+    ("mlx-lm", "inside"): "phi3",
+    ("mlx-lm", "spelling"): "qwen3 ministral3 laguna gemma4_text mistral4 mellum olmo_hybrid",
 }
 
 
@@ -95,19 +80,15 @@ def _read(path: str) -> dict[str, Any]:
         config = config.get("text_config", config)
     if not isinstance(config, dict):
         raise Misuse(f"{path} is no configuration: a config.json holds an object")
-    missing = [key for key in (LONGEST, *_sizes(config)) if key not in config]
+    config = reading.CLASSES.get(config.get("model_type"), {}) | config
+    sizes = () if config.get("head_dim") else ("hidden_size", "num_attention_heads")
+    missing = [key for key in (LONGEST, *sizes) if key not in config]
     if missing:
         raise Misuse(f"{path} states no {', no '.join(missing)}: is it of a model with RoPE?")
     given = stated(config)
     if not isinstance(given, dict) or not _kinds(config):
         raise Misuse(f"{path}: rotary settings must be an object of settings; got {given!r}")
     return config
-
-
-def _sizes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    if config.get("head_dim") or config.get("model_type") in reading.CLASSES:
-        return ()
-    return ("hidden_size", "num_attention_heads")
 
 
 def _kinds(config: Mapping[str, Any]) -> list[str]:
@@ -149,14 +130,15 @@ def _faults(config: Mapping[str, Any], rotating: list[dict[str, Any]]) -> Iterat
         known = KEYS[kind][0] | KEYS[kind][1] | reading.SHARED
         for key in sorted(set(given) - known):
             near = difflib.get_close_matches(key, known - set(given), 1)
+            near = near if key != "attn_factor" else []  # a factor of another meaning
             guess = f"; did you mean `{near[0]}`?" if near else ""
             yield f"`{key}` is no key of rope type {kind!r}: transformers ignores it{guess}"
         if "factor" in given and not {"type", "rope_type"} & set(given):
             yield "`rope_type` is not stated, so nothing is extended"
         if {"type", "rope_type"} <= set(given) and given["type"] != given["rope_type"]:
             yield f"`type` says {given['type']!r}; `rope_type`, {given['rope_type']!r}, is read"
-        for key in ("rope_theta", ORIGINAL):
-            inner, outer = given.get(key), config.get(key)
+        for key in () if reading.by_kind(config) else ("rope_theta", ORIGINAL):
+            inner, outer = stated(config).get(key), config.get(key)
             if None not in (inner, outer) and inner != outer:
                 read = rope[key]
                 yield f"`{key}` is {outer:,}, and {inner:,} in the rope settings; {read:,} is read"
@@ -225,33 +207,46 @@ def _verdicts(engine: Engine, config: Mapping[str, Any], ropes: Mapping[str, Any
         longest, trained = rope[LONGEST], rope[ORIGINAL]
         lengths = sorted({trained // 2, trained, trained + 1, longest, 2 * longest})
         for flaw in flaws_of(engine, config):
-            for length in lengths:
-                try:
-                    got = misread([flaw], config, length, layer_type)
-                except Refused as stop:
-                    yield str(stop)
-                    break
-                if difference := _difference(_numbers(rope, length), got):
-                    yield f"{FLAWS[flaw].sentence}: at {length:,} tokens {difference}"
-                    break
+            try:
+                worst, length = max(
+                    (
+                        _difference(
+                            _numbers(rope, length), misread([flaw], config, length, layer_type)
+                        ),
+                        length,
+                    )
+                    for length in lengths
+                )
+            except Refused as stop:
+                yield str(stop)
+                continue
+            if worst[0]:
+                at = (
+                    f"at {length:,} tokens " if rope["rope_type"] in ("dynamic", "longrope") else ""
+                )
+                yield f"{FLAWS[flaw].sentence}: {at}{worst[1]}"
 
 
 def flaws_of(engine: Engine, config: Mapping[str, Any]) -> list[str]:
     """The flaws that an engine has for a model type."""
     kind = config.get("model_type", "llama")
-    return [flaw for flaw, without in engine.flaws.items() if kind not in without.split()]
+    return [
+        f for f in engine.flaws.split() if kind not in WITHOUT.get((engine.name, f), "").split()
+    ]
 
 
-def _difference(right: Mapping[str, Any], got: Mapping[str, Any]) -> str:
-    if got["inv_freq"].shape != right["inv_freq"].shape:
-        return f"{2 * len(got['inv_freq'])} dims rotate in place of {2 * len(right['inv_freq'])}"
-    expected = right["inv_freq"]
-    off = np.abs(got["inv_freq"] - expected) / np.where(expected == 0, 1, expected)
-    wrong = int(np.sum(off > 1e-5))
-    words = []
+def _difference(right: Mapping[str, Any], got: Mapping[str, Any]) -> tuple[float, str]:
+    """How far numbers are from the right ones, and in words."""
+    expected, found = right["inv_freq"], got["inv_freq"]
+    if found.shape != expected.shape:
+        return np.inf, f"{2 * len(found)} dims rotate in place of {2 * len(expected)}"
+    off = np.abs(found - expected) / np.where(expected == 0, 1, expected)
+    wrong, words = int(np.sum(off > 1e-5)), []
     if wrong:
         words = [f"{wrong} of {len(off)} frequencies differ, by up to {100 * off.max():.3g}%"]
+    amount = off.max() if wrong else 0.0
     for name in ("attention_factor", "logit_factor"):
         if not np.isclose(got[name], right[name], rtol=1e-5):
+            amount = max(amount, abs(got[name] / right[name] - 1))
             words += [f"{name} {got[name]:.6g} in place of {right[name]:.6g}"]
-    return ", ".join(words)
+    return amount, ", ".join(words)

@@ -132,7 +132,7 @@ FLAWS = {
         "`beta_fast` and `beta_slow` are swapped",
         lambda x: x | {"beta_fast": x.get("beta_slow", 1), "beta_slow": x.get("beta_fast", 32)},
     ),
-    **{name: _gain(name) for name in GAINS if name not in ("ignored", "root", "inverse", "no 1")},
+    **{name: _gain(name) for name in GAINS if name not in ("ignored", "root")},
     **{name: Flaw(RAMP[name], numbers=_ramp(name)) for name in ("reversed", "clamped", "half")},
     "short": Flaw(
         "the short list is used at every length",
@@ -186,7 +186,7 @@ FLAWS = {
         lambda x: x | {"truncate": True} if by_kind(x["file"]) else x,
     ),
     "gemma": Flaw("the factor 8 of Gemma 3's full layers is dropped", _of("linear", _gemma)),
-    "gemma 5": Flaw(
+    "gemma-5": Flaw(
         "Gemma 3's `rope_parameters` by kind of layer are not read",
         lambda x: _unspelled(x) if x["file"].get("model_type") == "gemma3_text" else x,
     ),

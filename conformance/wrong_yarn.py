@@ -99,11 +99,5 @@ GAINS: dict[str, tuple[str, Callable]] = {
         "the logarithm has base 2",
         _unless_given(lambda scale: _grown(scale, 1 / math.log(2))),
     ),
-    "log10": (
-        "the logarithm has base 10",
-        _unless_given(lambda scale: _grown(scale, 1 / math.log(10))),
-    ),
     "root": ("it is the square root, sqrt(0.1 ln s + 1)", lambda scale, right, given: right**0.5),
-    "inverse": ("it is the inverse", lambda scale, right, given: 1 / right),
-    "no 1": ("1 is not added to 0.1 ln s", _unless_given(lambda scale: _grown(scale) - 1)),
 }

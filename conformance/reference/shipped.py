@@ -71,7 +71,7 @@ def _factors(rope, scale):
     others = {}
     if "attn_factor" in rope:
         others[
-            "`attn_factor` multiplies YaRN's factor, as in vLLM; transformers has no such key"
+            "`attn_factor` multiplies YaRN's factor in SGLang and llama.cpp; elsewhere it is no key"
         ] = {"attention_factor": grown(1) * rope["attn_factor"]}
     if on_logits == 1 and gain != 1:
         others["the factor is on the logits, squared, not on cos and sin, as in torchtitan"] = {

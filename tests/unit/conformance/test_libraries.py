@@ -56,3 +56,14 @@ def test_the_linter_says_of_an_engine_what_its_run_gave(key):
             output, at, got = re.match(r"(\w+)(\[\d+\])? .* got (.*)", failure).groups()
             number = made[output][int(at[1:-1])] if at else made[output]
             assert float(got) == pytest.approx(number, rel=1e-3), case.name
+
+
+def test_messages_to_libraries_quote_what_their_runs_gave():
+    sections = libraries.PAGE.with_name("upstream.md").read_text().split("\n## ")[1:]
+    for title, *lines in (section.splitlines() for section in sections):
+        name, version = title.partition(":")[0].lower().split()
+        assert version == STORED[name]["version"]
+        failed = [row["failed"] for row in STORED[name]["subjects"].values()]
+        given = [f"{case}: {reason}" for each in failed for case, reason in each.items()]
+        quoted = [line.strip() for line in lines if line.startswith("    ")]
+        assert quoted and all(any(line.endswith(each) for each in given) for line in quoted)

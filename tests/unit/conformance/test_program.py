@@ -182,6 +182,16 @@ def test_a_file_is_told_what_is_ignored_or_contradicts(rope, code, words, tmp_pa
     assert all(word in shown for word in words.split(" ... ")), shown
 
 
+def test_a_file_that_leaves_the_rest_to_its_class_is_read(tmp_path, capsys):
+    """Gemma-3-4b's states its factor alone, in the part of the language model."""
+    rope = {"rope_type": "linear", "factor": 8.0}
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "rope_scaling": rope}
+    assert linted({"model_type": "gemma3", "text_config": text}, tmp_path) == 0
+    shown = capsys.readouterr().out
+    assert "linear by 8, theta 1,000,000" in shown and "default, theta 10,000" in shown
+    assert "SGLang 0.5.23         WRONG: the factor 8 of Gemma 3's full layers is dropped" in shown
+
+
 @pytest.mark.parametrize(
     ("contents", "words"),
     [
