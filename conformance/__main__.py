@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     try:
         if given.subject not in checking.names() and (path := _file(given.subject)):
-            lines, right = linter.lint(path, given.engine)
+            lines, right = linter.lint(path, given.engine and given.engine.lower())
             print("\n".join(lines))
             return 0 if right else 1
         subject = checking.load(_known(given.subject))
@@ -65,8 +65,8 @@ def _known(name: str) -> str:
     if name in checking.names():
         return name
     close = difflib.get_close_matches(name, checking.names(), 1)
-    guess = f"; did you mean {close[0]!r}?" if close else ""
-    raise Misuse(f"unknown subject {name!r}{guess} See --list")
+    guess = f"; did you mean {close[0]!r}" if close else ""
+    raise Misuse(f"unknown subject {name!r}{guess}; see --list")
 
 
 def find(path: str):

@@ -68,11 +68,8 @@ def load(name: str) -> Subject:
         Case(
             case["name"],
             defaults | case["inputs"],
-            {key: np.array(value, np.float64) for key, value in case["outputs"].items()},
-            {
-                name: {key: np.array(value, np.float64) for key, value in outputs.items()}
-                for name, outputs in case.get("conventions", {}).items()
-            },
+            _floats(case["outputs"]),
+            {name: _floats(outputs) for name, outputs in case.get("conventions", {}).items()},
             **contents["tolerance"] | case.get("tolerance", {}),
         )
         for case in contents["cases"]
@@ -80,23 +77,30 @@ def load(name: str) -> Subject:
     return Subject(name, contents["about"], contents["call"], defaults, cases)
 
 
+def _floats(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.array(value, np.float64) for name, value in outputs.items()}
+
+
 def check(subject: Subject, function: Callable) -> list[Result]:
     """Run all cases; one is skipped where the function lacks an option that it sets, or raises
     NotImplementedError.
 
-    A function that fails as the published default has it, and passes by another published value of
-    an option that it lacks, has the results of that variant.
+    Where another published value of an option that a function lacks leaves fewer outputs wrong,
+    its results are those of that variant.
     """
     taken = _parameters(function, subject)
-    results = [_result(subject, case, function, taken) for case in subject.cases]
-    if not all(result.passes for result in results):
-        for name, option, value in _options(subject, taken):
-            variant = _variant(subject, option, value)
-            others = [_result(variant, case, function, taken) for case in variant.cases]
-            called = [result for result in others if not result.skipped]
-            if called and all(result.passes for result in called):
-                return [dataclasses.replace(result, convention=name) for result in others]
-    return results
+    best = [_result(subject, case, function, taken) for case in subject.cases]
+    for name, option, value in _options(subject, taken) if _wrong(best) else ():
+        variant = _variant(subject, option, value)
+        others = [_result(variant, case, function, taken) for case in variant.cases]
+        if _wrong(others) < _wrong(best):
+            best = [dataclasses.replace(result, convention=name) for result in others]
+    return best
+
+
+def _wrong(results: Sequence[Result]) -> int:
+    """Outputs that are wrong; all of them where a case fails otherwise."""
+    return sum(len(r.case.outputs) if r.failure else len(r.wrong) for r in results)
 
 
 def _options(subject: Subject, taken: set[str] | None) -> list[tuple[str, str, str]]:
@@ -104,7 +108,10 @@ def _options(subject: Subject, taken: set[str] | None) -> list[tuple[str, str, s
     lacking = [
         name
         for name, default in subject.defaults.items()
-        if isinstance(default, str) and taken is not None and name not in taken
+        if isinstance(default, str)
+        and taken is not None
+        and name not in taken
+        and name != "layer_type"
     ]
     values = {(name, case.inputs[name]) for name in lacking for case in subject.cases}
     return [
@@ -135,7 +142,12 @@ def computed(name: str, inputs: Mapping[str, Any], returns: Sequence[str]):
         outputs = {returns[0]: outputs}
     conventions = outputs.pop("conventions", {})
     assert list(outputs) == list(returns), name
-    return {key: np.asarray(value) for key, value in outputs.items()}, conventions
+    conventions = {name: _arrays(given) for name, given in conventions.items()}
+    return _arrays(outputs), conventions
+
+
+def _arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(value) for name, value in outputs.items()}
 
 
 def _parameters(function: Callable, subject: Subject) -> set[str] | None:
@@ -254,3 +266,15 @@ def worst_place(result: Result, output: str) -> tuple[int, ...]:
     off = np.abs(result.got[output].reshape(expected.shape) - expected)
     off = np.where(np.isnan(expected), -1, np.where(np.isnan(off), np.inf, off))
     return np.unravel_index(int(np.argmax(off)), off.shape)
+
+
+def reason(result: Result) -> str:
+    """Why a case fails: what was raised, or the first wrong output where it is farthest off."""
+    if result.failure:
+        return result.failure.splitlines()[0]
+    output = result.wrong[0]
+    place = worst_place(result, output)
+    expected = result.case.outputs[output]
+    got = result.got[output].reshape(expected.shape)
+    at = [int(index) for index in place] or ""
+    return f"{output}{at} should be {expected[place]:.6g}, got {got[place]:.6g}"

@@ -34,19 +34,30 @@ ENGINES = {
 WITHOUT = {  # model types of an engine that have none of a flaw
     ("SGLang", "attention_factor"): "laguna",
     ("mlx-lm", "inside"): "phi3",
-    ("mlx-lm", "spelling"): "qwen3 ministral3 laguna gemma4_text mistral4 mellum olmo_hybrid",
+    ("mlx-lm", "spelling"): "qwen3 ministral3 laguna gemma4_text mistral4 mellum olmo_hybrid "
+    "exaone_moe glm_moe_dsa granitemoehybrid lfm2 lfm2_moe qwen3_5 qwen3_5_text spark2_5",
 }
 
 
-NUMBERS = {"rope_theta", "factor", LONGEST, ORIGINAL, "rotary_dims", "beta_fast", "beta_slow"}
-NUMBERS |= {"attention_factor", "low_freq_factor", "high_freq_factor", "alpha"}
+NUMBERS = {"rope_theta", "factor", LONGEST, ORIGINAL, "beta_fast", "beta_slow", "attention_factor"}
+NUMBERS |= {"low_freq_factor", "high_freq_factor", "alpha", reading.PART, reading.LOCAL_BASE}
+SIZES = {"head_dim", "hidden_size", "num_attention_heads", reading.LATENT, "rotary_dim"}
+# Model types whose classes were run with their files; of others the rope settings are read alone.
+RUN = "gpt_oss deepseek_v3 deepseek_v2 kimi_k2 ministral3 qwen3 qwen2 laguna olmo3 phi3 llama "
+RUN += "gemma3_text gemma4_text glm4_moe internlm2 hunyuan_v1_dense"
 
 
 def lint(path: str, engine: str | None = None) -> tuple[list[str], bool]:
     """The lines that a person reads, and whether the file, and the engine named, are right."""
     if engine and engine not in ENGINES:
         raise Misuse(f"unknown engine {engine!r}; those that were tested: {', '.join(ENGINES)}")
-    config = _read(path)
+    try:
+        return _linted(_read(path), engine)
+    except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise Misuse(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _linted(config: dict[str, Any], engine: str | None) -> tuple[list[str], bool]:
     ropes = {kind: settings(config, kind) for kind in _kinds(config)}
     rotating = [rope for rope in ropes.values() if rope]
     lacking = [f"WRONG: {fault}" for rope in rotating for fault in _lacking(rope)]
@@ -57,6 +68,11 @@ def lint(path: str, engine: str | None = None) -> tuple[list[str], bool]:
     lines += [f"  {kind:18} {_layer(rope, numbers.get(kind))}" for kind, rope in ropes.items()]
     faults = list(dict.fromkeys(_faults(config, rotating)))
     lines += [f"check: {fault}" for fault in faults]
+    kind = config.get("model_type", "llama")
+    if kind not in RUN.split():
+        lines += [f"note: no class of {kind!r} was run; it may read the file in another way"]
+    if config.get("no_rope_layers"):
+        lines += [f"note: {config['no_rope_layers'].count(0)} layers do not rotate"]
     conventions = {name: None for found in numbers.values() for name in found["conventions"]}
     lines += [f"makers differ: {name}" for name in conventions if "`" in name]
     right = True
@@ -76,11 +92,11 @@ def _read(path: str) -> dict[str, Any]:
         raise Misuse(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise Misuse(f"{path} is no JSON: {error}") from None
-    if isinstance(config, dict):
-        config = config.get("text_config", config)
+    for part in ("thinker_config", "llm_config", "text_config"):
+        config = config.get(part, config) if isinstance(config, dict) else None
     if not isinstance(config, dict):
         raise Misuse(f"{path} is no configuration: a config.json holds an object")
-    config = reading.CLASSES.get(config.get("model_type"), {}) | config
+    config = reading.completed(config)
     sizes = () if config.get("head_dim") else ("hidden_size", "num_attention_heads")
     missing = [key for key in (LONGEST, *sizes) if key not in config]
     if missing:
@@ -88,7 +104,23 @@ def _read(path: str) -> dict[str, Any]:
     given = stated(config)
     if not isinstance(given, dict) or not _kinds(config):
         raise Misuse(f"{path}: rotary settings must be an object of settings; got {given!r}")
+    for each in [config, given, *(given[kind] or {} for kind in _kinds(config) if kind in given)]:
+        for key, value in each.items():
+            most = 1e6 if key in SIZES else 1e12
+            if key in NUMBERS | SIZES and value is not None and not _number(value, most):
+                rule = f"must be a number above 0 and below {most:g}"
+                raise Misuse(f"{path}: `{key}` {rule}; got {repr(value)[:40]}")
+            if key == "truncate" and not isinstance(value, bool):
+                raise Misuse(f"{path}: `truncate` must be true or false; got {value!r}")
+            if key.endswith(("long_factor", "short_factor")) and not (
+                isinstance(value, list) and all(map(_number, value))
+            ):
+                raise Misuse(f"{path}: `{key}` must be a list of numbers above 0")
     return config
+
+
+def _number(value: Any, most: float = 1e12) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < most
 
 
 def _kinds(config: Mapping[str, Any]) -> list[str]:
@@ -96,7 +128,7 @@ def _kinds(config: Mapping[str, Any]) -> list[str]:
     kinds = [kind for kind in given if isinstance(given[kind], dict | None)]
     if reading.by_kind(config):
         return kinds
-    windows = SLIDING in config.get("layer_types", ()) or reading.LOCAL_BASE in config
+    windows = SLIDING in (config.get("layer_types") or ()) or reading.LOCAL_BASE in config
     return [FULL, SLIDING] if windows else [FULL]
 
 
@@ -109,12 +141,8 @@ def _lacking(rope: Mapping[str, Any]) -> Iterator[str]:
         yield f"rope type {kind!r} is unknown; those that are known: {', '.join(KEYS)}{guess}"
         return
     for key in sorted(KEYS[kind][0]):
-        if rope.get(key) is None:
+        if rope["given"].get(key) is None:
             yield f"rope type {kind!r} needs `{key}`"
-    for key in sorted(NUMBERS & set(rope)):
-        value = rope[key]
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-            yield f"`{key}` must be a number above 0; got {value!r}"
     for key in ("short_factor", "long_factor"):
         listed, pairs = rope.get(key), rope["rotary_dims"] // 2
         if kind == "longrope" and not (isinstance(listed, list) and len(listed) == pairs):
@@ -127,7 +155,7 @@ def _faults(config: Mapping[str, Any], rotating: list[dict[str, Any]]) -> Iterat
         yield "rope_scaling and rope_parameters are both there; rope_scaling is read"
     for rope in rotating:
         kind, given = rope["rope_type"], rope["given"]
-        known = KEYS[kind][0] | KEYS[kind][1] | reading.SHARED
+        known = KEYS[kind][0] | KEYS[kind][1] | reading.SHARED | reading.OWN_KEYS
         for key in sorted(set(given) - known):
             near = difflib.get_close_matches(key, known - set(given), 1)
             near = near if key != "attn_factor" else []  # a factor of another meaning

@@ -110,9 +110,9 @@ def _inside(rope):
 
 def _unspelled(rope):
     """Without `rope_parameters`, whose base is that of the class, too."""
-    if "rope_parameters" not in rope["file"]:
+    if "rope_parameters" not in rope["file"] or rope["file"].get("rope_scaling"):
         return rope
-    own = reading.CLASSES.get(rope["file"].get("model_type"), {})
+    own = reading.completed(rope["file"])
     theta = own.get("rope_theta", 10_000.0)
     if rope["layer_type"] == reading.SLIDING:
         theta = own.get(reading.LOCAL_BASE) or theta

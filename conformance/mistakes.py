@@ -121,15 +121,19 @@ def _known(
         "the last axis is in the reverse order",
         (lambda result: result.case.outputs[output][..., ::-1]),
     )
-    factors = [_factor(result, output) for result in results]
-    if all(factors):
-        listed = ", ".join(dict.fromkeys(f"{factor:.4g}" for factor in factors))
-        sentence = f"in each case all numbers have one wrong factor: {listed}"
-        yield sentence, lambda r: r.case.outputs[output] * _factor(r, output)
-    yield (
-        "numbers have bfloat16's precision: compute in float32",
-        (lambda result: _close(result, output)),
-    )
+
+    def scaled(result):
+        return result.case.outputs[output] * _factor(result, output)
+
+    fits = [result for result in results if _gives(result, lambda r: {output: scaled(r)})]
+    listed = ", ".join(dict.fromkeys(f"{_factor(result, output):.4g}" for result in fits))
+    if fits and all(_factor(result, output) for result in fits):
+        yield f"in each case all numbers have one wrong factor: {listed}", scaled
+    for kind, bits in (("bfloat16", 8), ("float16", 11)):
+        yield (
+            f"numbers have {kind}'s precision: compute in float32",
+            lambda result, bits=bits: _rounded(result, output, bits),
+        )
 
 
 def _of_flaws(flaws) -> Callable[[Result], dict]:
@@ -153,11 +157,15 @@ def _factor(result: Result, output: str) -> float:
     return float(np.sum(got[seen] * expected[seen]) / np.sum(expected[seen] ** 2))
 
 
-def _close(result: Result, output: str) -> np.ndarray:
-    """The numbers got, where they are within bfloat16's rounding, else the expected ones."""
+def _rounded(result: Result, output: str, bits: int) -> np.ndarray:
+    """The numbers got, where they are close and have no more bits, else the expected ones."""
     expected = result.case.outputs[output]
     got = result.got[output].reshape(expected.shape)
-    return np.where(np.abs(got - expected) <= 2.0**-8 * np.abs(expected), got, expected)
+    mantissa, exponent = np.frexp(got)
+    short = np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent) == got
+    return np.where(
+        short & (np.abs(got - expected) <= 2.0 ** (1 - bits) * abs(expected)), got, expected
+    )
 
 
 # The others: by subject and output, functions of the subject's arguments

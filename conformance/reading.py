@@ -22,10 +22,14 @@ KEYS: Mapping[str, tuple[set[str], set[str]]] = {
 SHARED = {"rope_type", "type", "rope_theta", PART, ORIGINAL}
 WITH_L = ("yarn", "llama3", "longrope")  # types whose formulas need L
 ALIASES = {"rotary_emb_base": "rope_theta", "rotary_pct": PART}  # of GPT-NeoX
+# Keys that models' own code reads, and no rope type.
+OWN_KEYS = {"llama_4_scaling_beta", "mrope_section", "mrope_interleaved", "finetuned"}
 # What the class of a model type sets where its files leave it out.
 CLASSES = {
     "gemma3_text": {"rope_theta": 1e6, LOCAL_BASE: 1e4, "head_dim": 256, LONGEST: 131_072},
     "olmo3": {"rope_theta": 5e5, LOCAL_BASE: None},
+    "gpt_neox": {PART: 0.25},
+    "glm4": {PART: 0.5},
 }
 
 
@@ -39,6 +43,12 @@ def by_kind(config: Mapping[str, Any]) -> bool:
     return any(kind in stated(config) for kind in (FULL, SLIDING))
 
 
+def completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A file with what its class sets, in one spelling."""
+    own = {ALIASES.get(name, name): value for name, value in config.items()}
+    return CLASSES.get(config.get("model_type"), {}) | own
+
+
 def settings(config: Mapping[str, Any], layer_type: str = FULL) -> dict[str, Any] | None:
     """All settings of a kind of layer in one dictionary, or None where it does not rotate.
 
@@ -46,15 +56,13 @@ def settings(config: Mapping[str, Any], layer_type: str = FULL) -> dict[str, Any
     `original_max_position_embeddings`, `max_position_embeddings`, `latent` for MLA, `given`, what
     the file states for this kind, and the `file`.
     """
-    given, local = stated(config), config.get("model_type") in CLASSES or LOCAL_BASE in config
-    config = CLASSES.get(config.get("model_type"), {}) | config
-    config = {ALIASES.get(name, name): value for name, value in config.items()}
+    given, config = stated(config), completed(config)
     theta = config.get("rope_theta", 10_000.0)
     if by_kind(config):
         given = given.get(layer_type)
         if given is None:
             return None
-    elif local and layer_type == SLIDING:
+    elif LOCAL_BASE in config and layer_type == SLIDING:
         given = {"rope_theta": config.get(LOCAL_BASE) or theta}
     given = {name: value for name, value in given.items() if value is not None}
     kind = given.get("rope_type", given.get("type", "default"))
@@ -64,9 +72,9 @@ def settings(config: Mapping[str, Any], layer_type: str = FULL) -> dict[str, Any
     size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     if layer_type == FULL:  # of Gemma 4
         size = config.get("global_head_dim", size)
-    rope["rotary_dims"] = config.get(LATENT) or (
-        size if kind == "proportional" else int(size * part)
-    )
+    rope["rotary_dims"] = config.get(LATENT) or config.get("rotary_dim") or int(size * part)
+    if kind == "proportional":
+        rope["rotary_dims"] = size
     rope[PART] = part
     longest = rope[LONGEST] = config.get(LONGEST)
     beside = None if by_kind(config) else config.get(ORIGINAL)

@@ -1,12 +1,13 @@
 """What a person reads of the results: one line a case, the first failure in full, the cause."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from conformance import checking, mistakes
-from conformance.checking import Misuse, Result, Subject
+from conformance.checking import Misuse, Result, Subject, reason
 
 
 def lines(subject: Subject, results: list[Result]) -> Iterator[str]:
@@ -24,7 +25,7 @@ def lines(subject: Subject, results: list[Result]) -> Iterator[str]:
         yield f"PASS by another convention in {count} of {len(called)} cases: {convention}"
     for result in results:
         verdict = "skip" if result.skipped else "ok" if result.passes else "FAIL"
-        detail = result.skipped or result.failure or f"{result.error:.1e}"
+        detail = result.skipped or (f"{result.error:.1e}" if result.passes else reason(result))
         yield f"{verdict:4}  {result.case.name:55}  {detail}"
     worst = max(result.error for result in called)
     yield f"\n{len(called) - len(failed)} of {len(called)} cases pass; worst error {worst:.2g}"
@@ -45,13 +46,9 @@ def _explained(subject: Subject, first: Result, results: list[Result]) -> Iterat
     for name in first.wrong:
         expected, got = first.case.outputs[name], first.got[name]
         yield f"  expected {name} {_short(expected)}\n  got      {name} {_short(got)}"
-        if not first.failure:
-            place = checking.worst_place(first, name)
-            index = f"[{', '.join(map(str, place))}]" if place else ""
-            at = got.reshape(expected.shape)[place]
-            yield f"  {name}{index} should be {expected[place]:.9g}, got {at:.9g}"
-    for sentence in mistakes.explain(subject.name, results):
-        yield f"Probably: {sentence}"
+    sentences = mistakes.explain(subject.name, results)
+    for sentence in sentences or ["no known mistake gives these numbers"]:
+        yield f"Probably: {sentence}" if sentences else sentence
 
 
 def _short(value) -> str:
@@ -65,12 +62,11 @@ def _short(value) -> str:
 class Test:
     """A case as a test: called, it raises AssertionError with the reason."""
 
-    subject: Subject
     result: Result
-    called: list[Result]
+    explained: Callable[[], list[str]]
 
     def __call__(self) -> None:
-        assert self.result.passes, "\n".join(_explained(self.subject, self.result, self.called))
+        assert self.result.passes, "\n".join([reason(self.result), *self.explained()])
 
     def __str__(self) -> str:
         return self.result.case.name
@@ -81,6 +77,6 @@ def cases(name: str, function: Callable) -> list[Test]:
 
     `@pytest.mark.parametrize("case", conformance.cases("yarn", mine), ids=str)`
     """
-    subject = checking.load(name)
-    called = [result for result in checking.check(subject, function) if not result.skipped]
-    return [Test(subject, result, called) for result in called]
+    called = [r for r in checking.check(checking.load(name), function) if not r.skipped]
+    explained = functools.cache(lambda: mistakes.explain(name, called))
+    return [Test(result, explained) for result in called]

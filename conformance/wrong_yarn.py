@@ -22,6 +22,7 @@ RAMP = {
     "base": "the ends of the ramp are those of the base 10,000 whatever the base",
     "turns": "the ramp runs over turns, as in the paper's text (ramp='rotations')",
     "wavelengths": "the ramp runs over wavelengths",
+    "swapped": "`beta_fast` and `beta_slow` are swapped",
     "all": "all pairs are divided by s, as in pi",
     "none": "no pair is divided",
 }
@@ -33,6 +34,8 @@ def ramped(
     """YaRN's frequencies with the chosen mistakes, for ramp='dims'."""
     if ramp != "dims":
         return np.nan
+    if "swapped" in chosen:
+        beta_fast, beta_slow = beta_slow, beta_fast
     pair, theta = np.arange(head_dim // 2), freq.abf(head_dim, base)
     length = train_length * scale if "extended" in chosen else train_length
     turns = length * theta / (2 * math.pi)
@@ -98,6 +101,10 @@ GAINS: dict[str, tuple[str, Callable]] = {
     "log2": (
         "the logarithm has base 2",
         _unless_given(lambda scale: _grown(scale, 1 / math.log(2))),
+    ),
+    "log10": (
+        "the logarithm has base 10",
+        _unless_given(lambda scale: _grown(scale, 1 / math.log(10))),
     ),
     "root": ("it is the square root, sqrt(0.1 ln s + 1)", lambda scale, right, given: right**0.5),
 }

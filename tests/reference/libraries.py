@@ -106,22 +106,11 @@ def results(name: str, wheels: Path) -> dict:
                 "passed": len(called) - len(failed),
                 "called": len(called),
                 "worst": float(f"{max(result.error for result in called):.0e}"),
-                "failed": {result.case.name: reason(result) for result in failed},
+                "failed": {result.case.name: checking.reason(result) for result in failed},
                 "skipped": {each.case.name: each.skipped for each in checked if each.skipped},
                 "explained": mistakes.explain(subject.name, called) if failed else [],
             }
     return facts | {"version": version, "subjects": found}
-
-
-def reason(result: checking.Result) -> str:
-    if result.failure:
-        return result.failure.splitlines()[0]
-    output = result.wrong[0]
-    place = checking.worst_place(result, output)
-    expected = result.case.outputs[output]
-    got = result.got[output].reshape(expected.shape)
-    at = [int(index) for index in place] or ""
-    return f"{output}{at} should be {expected[place]:.6g}, got {got[place]:.6g}"
 
 
 def table(libraries: dict) -> str:

@@ -177,6 +177,18 @@ def test_two_mistakes_in_a_ramp_are_not_named_wrongly(chosen):
             np.testing.assert_allclose(result.got["inv_freq"], expected, rtol=1e-5)
 
 
+def test_a_number_a_little_off_is_not_said_to_be_rounded():
+    assert found("abf", lambda head_dim, base: reference.abf(head_dim, base + 10)) == []
+
+
+def test_a_reader_without_kinds_of_layers_is_checked_in_those_that_see_everything():
+    def reader(config, length=None):
+        return reference.configuration(config, length)["inv_freq"] * 2
+
+    skipped = [result for result in check(load("configuration"), reader) if result.skipped]
+    assert all("layer_type" in result.skipped for result in skipped) and len(skipped) == 5
+
+
 def test_the_formula_of_the_paper_and_other_conventions_pass():
     """A ramp over turns, and a factor on the logits, are no mistakes."""
 
@@ -219,6 +231,7 @@ def test_reversed_orders_signs_and_factors_are_named():
         (lambda x: -x, "the sign is reversed"),
         (lambda x: 0.7 * x, "in each case all numbers have one wrong factor: 0.7"),
         (lambda x: jnp.asarray(x, jnp.bfloat16), "numbers have bfloat16's precision: compute in"),
+        (lambda x: jnp.asarray(x, jnp.float16), "numbers have float16's precision: compute in"),
     ):
         (line,) = found("sandwich", lambda **x: change(reference.sandwich(**x)))  # noqa: B023
         assert line.startswith(f"bias: {sentence}")

@@ -69,7 +69,7 @@ def by_other_names(dim, base, train_length, scale):
         ("yarn mine:of_letters", 2, "returns inv_freq as str; an output is a number, a list"),
         ("yarn mine:of_names", 2, "the function returns freqs, 3; outputs are inv_freq, attention"),
         ("yarn mine:of_a_gpu", 2, "no case could be called: a GPU alone"),
-        ("yarn mine:of_another_factor", 1, "attention_factor should be 1.27725887, got 1.12"),
+        ("yarn mine:of_another_factor", 1, "attention_factor should be 1.27726, got 1.12"),
         (
             "yarn mine:of_a_list",
             2,
@@ -84,7 +84,7 @@ def by_other_names(dim, base, train_length, scale):
         ("yarn mine:by_other_names", 2, "the function takes dim; it is called by names, as yarn(h"),
         ("yarn mine:absent", 2, "cannot import mine:absent"),
         ("yarn mine", 2, "must be given as MODULE:FUNCTION"),
-        ("yran mine:frequencies", 2, "unknown subject 'yran'; did you mean 'yarn'?"),
+        ("yran mine:frequencies", 2, "unknown subject 'yran'; did you mean 'yarn'; see --list"),
         ("yarn", 0, "returns: inv_freq, float64 [64] in the first ... case: s = 1 changes nothing"),
         ("--list", 0, "19 cases  yarn(head_dim, base, train_length, scale"),
     ],
@@ -169,7 +169,11 @@ SMALL = {"head_dim": 64, "max_position_embeddings": 32768, "rope_theta": 10000.0
         ({"type": "dynamic", "factor": 1, "alpha": 1000}, 1, "`alpha` fixes the base"),
         ({"type": "yan", "factor": 4}, 1, "rope type 'yan' is unknown ... did you mean 'yarn'?"),
         ({"type": "llama3", "factor": 4}, 1, "WRONG: rope type 'llama3' needs `high_freq_factor`"),
-        ({**YARN, "factor": "4"}, 1, "`factor` must be a number above 0; got '4'"),
+        ({**YARN, "factor": "4"}, 2, "`factor` must be a number above 0 and below 1e+12; got '4'"),
+        ({**YARN, "rope_theta": float("nan")}, 2, "`rope_theta` must be a number above 0"),
+        ({**YARN, "truncate": "false"}, 2, "`truncate` must be true or false; got 'false'"),
+        ({**YARN, "rope_type": ["yarn"]}, 2, "config.json cannot be read: TypeError"),
+        ({"type": "yarn", "facter": 4}, 1, "WRONG: rope type 'yarn' needs `factor`"),
         ({"type": "longrope", "short_factor": [1], "long_factor": [1]}, 1, "a list of 32 numbers"),
         ("yarn", 2, "rotary settings must be an object of settings; got 'yarn'"),
         ({"full_attention": 3}, 2, "rotary settings must be an object of settings"),
@@ -197,6 +201,7 @@ def test_a_file_that_leaves_the_rest_to_its_class_is_read(tmp_path, capsys):
     [
         ("{", "is no JSON: Expecting property name"),
         ("[1]", "is no configuration: a config.json holds an object"),
+        ('{"head_dim": 100000000, "max_position_embeddings": 8}', "`head_dim` must be a number"),
         ('{"text_config": null}', "is no configuration: a config.json holds an object"),
         (
             '{"n_positions": 8}',

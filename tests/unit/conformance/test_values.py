@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import latents
 import numpy as np
+import published
 import pytest
 from attending import KEY, call, compiled
 from running import ROOT, committed
 
 import posenc_jax
-from conformance import checking, make
+from conformance import checking
 from conformance.checking import check, load
 from posenc_jax import extensions, schemes
 from posenc_jax.attention import rotate
@@ -321,8 +322,8 @@ def test_the_page_lists_every_subject_and_counts_their_cases():
 def test_outputs_are_those_of_the_reference(name):
     path = checking.VALUES / f"{name}.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
-    made = json.loads(make.text(make.completed(name, stored)))
-    assert path.read_text(encoding="utf-8") == make.text(stored)  # its layout
+    made = json.loads(published.text(published.completed(name, stored)))
+    assert path.read_text(encoding="utf-8") == published.text(stored)  # its layout
     exact = functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12, strict=True)
     for case, again in zip(stored["cases"], made["cases"], strict=True):
         groups = [

@@ -1,4 +1,4 @@
-"""Compute the outputs in values/*.json from their inputs: python -m conformance.make.
+"""Compute the outputs in values/*.json from their inputs: python -m tests.published.
 
 A new case is its name and inputs in the file of its subject; a new subject is a function of
 `reference` and a file with its cases.
