@@ -36,12 +36,12 @@ def _flaws_of(called: list[Result]) -> list[str]:
     """One or two flaws that give all outputs of the wrong cases and break no right one, else
     several that do so of some cases each."""
     wrong = {index for index, result in enumerate(called) if not result.passes}
-    covered = {}
+    right, covered = [result for result in called if result.passes], {}
     for chosen in sets(FLAWS, 2) if wrong else ():
-        gives = [_gives(result, _of_flaws(chosen)) for result in called]
-        if any(gives[index] is False for index in range(len(called)) if index not in wrong):
+        outputs = _of_flaws(chosen)
+        if any(_gives(result, outputs) is False for result in right):
             continue
-        covered[chosen] = {index for index in wrong if gives[index]}
+        covered[chosen] = {index for index in wrong if _gives(called[index], outputs)}
         if covered[chosen] == wrong:
             return [_joined(FLAWS[name].sentence for name in chosen)]
     left, sentences = set(wrong), []
