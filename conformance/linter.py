@@ -34,6 +34,7 @@ ENGINES = {
 WITHOUT = {  # model types of an engine that have none of a flaw
     ("SGLang", "attention_factor"): "laguna",
     ("mlx-lm", "inside"): "phi3",
+    ("ExLlamaV3", "beside"): "gemma3_text",
     ("mlx-lm", "spelling"): "qwen3 ministral3 laguna gemma4_text mistral4 mellum olmo_hybrid "
     "exaone_moe glm_moe_dsa granitemoehybrid lfm2 lfm2_moe qwen3_5 qwen3_5_text spark2_5",
 }
@@ -164,7 +165,7 @@ def _faults(config: Mapping[str, Any], rotating: list[dict[str, Any]]) -> Iterat
         if "factor" in given and not {"type", "rope_type"} & set(given):
             yield "`rope_type` is not stated, so nothing is extended"
         if {"type", "rope_type"} <= set(given) and given["type"] != given["rope_type"]:
-            yield f"`type` says {given['type']!r}; `rope_type`, {given['rope_type']!r}, is read"
+            yield f"`type` is {given['type']!r}; transformers reads `rope_type`, {kind!r}"
         for key in () if reading.by_kind(config) else ("rope_theta", ORIGINAL):
             inner, outer = stated(config).get(key), config.get(key)
             if None not in (inner, outer) and inner != outer:

@@ -33,6 +33,11 @@ def test_a_library_has_a_sentence_where_a_case_fails(library):
     assert bool(STORED[library]["wrong"]) == fails
 
 
+def test_the_linter_names_the_model_types_that_were_run():
+    configs = [case.inputs["config"] for case in checking.load("configuration").cases]
+    assert set(linter.RUN.split()) == {c["model_type"] for c in configs if "model_type" in c}
+
+
 @pytest.mark.parametrize("key", linter.ENGINES)
 def test_the_linter_says_of_an_engine_what_its_run_gave(key):
     """In every case that it was asked, right or wrong, and the wrong number too."""

@@ -158,7 +158,11 @@ SMALL = {"head_dim": 64, "max_position_embeddings": 32768, "rope_theta": 10000.0
             1,
             "`beta_fats` is no key of rope type 'yarn' ... `beta_fast`?",
         ),
-        ({**YARN, "type": "linear"}, 1, "`type` says 'linear'; `rope_type`, 'yarn', is read"),
+        (
+            {**YARN, "type": "linear"},
+            1,
+            "`type` is 'linear'; transformers reads `rope_type`, 'yarn'",
+        ),
         ({**YARN, "rope_theta": 5e5}, 1, "`rope_theta` is 10,000.0, and 500,000.0 in the rope"),
         ({**YARN, "factor": 8}, 1, "`max_position_embeddings` is 32,768; L x factor is 65,536"),
         ({**YARN, "attention_factor": 1.0, "mscale": 1}, 1, "is given, so `mscale` is ignored"),
