@@ -22,14 +22,23 @@ class Engine(NamedTuple):
     version: str
     flaws: str
     lacks: str = ""  # rope types
+    not_run: str = ""  # model types, of those of RUN
 
 
 ENGINES = {
     "transformers": Engine("transformers", "5.24.0", "nested"),
-    "vllm": Engine("vLLM", "0.33.0", "given frozen integer"),
-    "sglang": Engine("SGLang", "0.5.23", "attention_factor late static integer gemma"),
+    "vllm": Engine("vLLM", "0.33.0", "given frozen integer", "", "olmo3 gemma4_text"),
+    "sglang": Engine(
+        "SGLang", "0.5.23", "attention_factor late static integer gemma", "", "gemma4_text"
+    ),
     "mlx-lm": Engine("mlx-lm", "0.32.2", "truncate attention_factor long inside spelling"),
-    "exllamav3": Engine("ExLlamaV3", "1.6.5", "given ratio inner beside gemma-5", "dynamic"),
+    "exllamav3": Engine(
+        "ExLlamaV3",
+        "1.6.5",
+        "given ratio inner beside gemma-5",
+        "dynamic",
+        "deepseek_v2 gemma4_text internlm2 hunyuan_v1_dense",
+    ),
 }
 WITHOUT = {  # model types of an engine that have none of a flaw
     ("SGLang", "attention_factor"): "laguna",
@@ -80,8 +89,10 @@ def _linted(config: dict[str, Any], engine: str | None) -> tuple[list[str], bool
     for each in [ENGINES[engine]] if engine else ENGINES.values():
         verdicts = list(dict.fromkeys(_verdicts(each, config, ropes)))
         right &= not verdicts or not engine
-        name = f"{each.name} {each.version}"
-        lines += [f"{name:20}  WRONG: {verdict}" for verdict in verdicts] or [f"{name:20}  right"]
+        lines += [f"{each.name + ' ' + each.version:20}  WRONG: {verdict}" for verdict in verdicts]
+        if not verdicts:
+            verdict = "not run with this model type" if kind in each.not_run.split() else "right"
+            lines.append(f"{each.name + ' ' + each.version:20}  {verdict}")
     return lines, right and not faults
 
 

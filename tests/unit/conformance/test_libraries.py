@@ -44,6 +44,9 @@ def test_the_linter_says_of_an_engine_what_its_run_gave(key):
     engine, row = linter.ENGINES[key], STORED[key]
     assert engine.version == row["version"]
     row = row["subjects"]["configuration"]
+    of = re.compile("its model of (.*) was not run")
+    not_run = {found[1] for text in row["skipped"].values() if (found := of.match(text))}
+    assert set(engine.not_run.split()) == not_run
     for case in checking.load("configuration").cases:
         config, failure = case.inputs["config"], row["failed"].get(case.name)
         if case.name in row["skipped"]:
