@@ -12,6 +12,7 @@ import argparse
 import difflib
 import importlib
 import os
+import signal
 import sys
 
 import numpy as np
@@ -24,9 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         "python -m conformance", description="Check a function, or a config.json, by known values."
     )
-    parser.add_argument(
-        "subject", nargs="?", help="yarn, alibi, ... (see --list), or a config.json"
-    )
+    parser.add_argument("subject", nargs="?", help="yarn, ...: see --list; or a config.json")
     parser.add_argument("function", nargs="?", help="MODULE:FUNCTION, found from this folder")
     parser.add_argument("--engine", help="judge a config.json for this engine alone")
     parser.add_argument("--list", action="store_true", help="list subjects and how they are called")
@@ -105,4 +104,5 @@ def _kind(value: np.ndarray) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `| head`
     sys.exit(main())

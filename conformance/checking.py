@@ -105,14 +105,8 @@ def _wrong(results: Sequence[Result]) -> int:
 
 def _options(subject: Subject, taken: set[str] | None) -> list[tuple[str, str, str]]:
     """The options by words that a function lacks, with their values other than the default."""
-    lacking = [
-        name
-        for name, default in subject.defaults.items()
-        if isinstance(default, str)
-        and taken is not None
-        and name not in taken
-        and name != "layer_type"
-    ]
+    words = {name for name, default in subject.defaults.items() if isinstance(default, str)}
+    lacking = words - taken - {"layer_type"} if taken is not None else ()
     values = {(name, case.inputs[name]) for name in lacking for case in subject.cases}
     return [
         (f"{name}={value!r} in place of {subject.defaults[name]!r}", name, value)

@@ -48,7 +48,6 @@ WITHOUT = {  # model types of an engine that have none of a flaw
     "exaone_moe glm_moe_dsa granitemoehybrid lfm2 lfm2_moe qwen3_5 qwen3_5_text spark2_5",
 }
 
-
 NUMBERS = {"rope_theta", "factor", LONGEST, ORIGINAL, "beta_fast", "beta_slow", "attention_factor"}
 NUMBERS |= {"low_freq_factor", "high_freq_factor", "alpha", reading.PART, reading.LOCAL_BASE}
 SIZES = {"head_dim", "hidden_size", "num_attention_heads", reading.LATENT, "rotary_dim"}
@@ -182,23 +181,12 @@ def _faults(config: Mapping[str, Any], rotating: list[dict[str, Any]]) -> Iterat
             if None not in (inner, outer) and inner != outer:
                 read = rope[key]
                 yield f"`{key}` is {outer:,}, and {inner:,} in the rope settings; {read:,} is read"
-        if (
-            "rope_theta" not in config
-            and "rope_theta" not in given
-            and config.get("model_type") not in reading.CLASSES
-        ):
+        if "rope_theta" not in {**config, **given}:
             yield "`rope_theta` is not stated, so the class of the model decides: often 10,000"
-        if kind in reading.WITH_L and ORIGINAL not in config and ORIGINAL not in given:
-            yield (
-                f"`{ORIGINAL}` is not stated, so L is `{LONGEST}`, {rope[LONGEST]:,}: state the "
-                "length before the extension"
-            )
-        reach = rope["factor"] * rope[ORIGINAL]
-        if (
-            kind in ("yarn", "longrope")
-            and ORIGINAL in {**config, **given}
-            and reach != rope[LONGEST]
-        ):
+        reach, states_l = rope["factor"] * rope[ORIGINAL], ORIGINAL in {**config, **given}
+        if kind in reading.WITH_L and not states_l:
+            yield f"`{ORIGINAL}` is not stated, so L is `{LONGEST}`, {rope[LONGEST]:,}: state it"
+        if kind in ("yarn", "longrope") and states_l and reach != rope[LONGEST]:
             yield f"`{LONGEST}` is {rope[LONGEST]:,}; L x factor is {reach:,.0f}"
         if rope.get("attention_factor") is not None and rope.get("mscale"):
             yield "`attention_factor` is given, so `mscale` is ignored"
@@ -226,9 +214,7 @@ def _layer(rope: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> s
     if kind not in ("default", "dynamic", "longrope"):
         slowed = np.isclose(found["inv_freq"] * rope["factor"], plain, rtol=1e-6)
         kept = np.isclose(found["inv_freq"], plain, rtol=1e-6)
-        words += [
-            f"{kept.sum()} of {len(plain)} pairs kept, {slowed.sum()} divided by {rope['factor']:g}"
-        ]
+        words += [f"{kept.sum()} of {len(plain)} pairs kept, {slowed.sum()} divided{by}"]
     if found["attention_factor"] != 1:
         words += [f"cos and sin times {found['attention_factor']:.6g}"]
     if found["logit_factor"] != 1:
@@ -246,33 +232,23 @@ def _verdicts(engine: Engine, config: Mapping[str, Any], ropes: Mapping[str, Any
             continue
         longest, trained = rope[LONGEST], rope[ORIGINAL]
         lengths = sorted({trained // 2, trained, trained + 1, longest, 2 * longest})
+        varies = rope["rope_type"] in ("dynamic", "longrope")
         for flaw in flaws_of(engine, config):
             try:
-                worst, length = max(
-                    (
-                        _difference(
-                            _numbers(rope, length), misread([flaw], config, length, layer_type)
-                        ),
-                        length,
-                    )
-                    for length in lengths
-                )
+                made = {length: misread([flaw], config, length, layer_type) for length in lengths}
             except Refused as stop:
                 yield str(stop)
                 continue
-            if worst[0]:
-                at = (
-                    f"at {length:,} tokens " if rope["rope_type"] in ("dynamic", "longrope") else ""
-                )
-                yield f"{FLAWS[flaw].sentence}: {at}{worst[1]}"
+            found = [(_difference(_numbers(rope, n), got), n) for n, got in made.items()]
+            (amount, words), length = max(found)
+            if amount:
+                yield f"{FLAWS[flaw].sentence}: {f'at {length:,} tokens ' if varies else ''}{words}"
 
 
 def flaws_of(engine: Engine, config: Mapping[str, Any]) -> list[str]:
     """The flaws that an engine has for a model type."""
-    kind = config.get("model_type", "llama")
-    return [
-        f for f in engine.flaws.split() if kind not in WITHOUT.get((engine.name, f), "").split()
-    ]
+    kind, names = config.get("model_type", "llama"), engine.flaws.split()
+    return [name for name in names if kind not in WITHOUT.get((engine.name, name), "").split()]
 
 
 def _difference(right: Mapping[str, Any], got: Mapping[str, Any]) -> tuple[float, str]:

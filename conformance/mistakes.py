@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -217,23 +218,8 @@ def _self_extend(remapped: Callable, wider: int = 0) -> Callable:
     )
 
 
-def _held(change: Callable[[int, int, int], int]) -> Callable:
-    """Keys whose frequencies are those of some tokens, by key, length of the prompt, and read."""
-
-    def logits(q, k, base, train_length, prompt, lambdas=None, short=None):
-        q, k = np.asarray(q, np.float64)[:, None], np.asarray(k, np.float64)[:, None]
-        out = np.full((len(q) - prompt, len(q)), np.nan)
-        for row, read in enumerate(range(prompt + 1, len(q) + 1)):
-            inv_freq = [
-                turn._frequencies(
-                    q.shape[-1], base, train_length, change(key, prompt, read), lambdas, short
-                )
-                for key in range(read)
-            ]
-            out[row, :read] = turn._logits(q, k, np.stack(inv_freq), read)
-        return out
-
-    return logits
+def _as_pi(head_dim, base, scale, **_):
+    return freq.pi(head_dim, base, scale)
 
 
 BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
@@ -254,9 +240,7 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         "the base becomes base s, without the exponent R/(R-2)": lambda base, scale, **x: freq.abf(
             x["head_dim"], base * scale
         ),
-        "all frequencies are divided by s, as in pi": lambda head_dim, base, scale, **_: freq.pi(
-            head_dim, base, scale
-        ),
+        "all frequencies are divided by s, as in pi": _as_pi,
     },
     ("dynamic_ntk", "inv_freq"): {
         "s falls below 1 where the length is below L": lambda length, train_length, **x: freq.ntk(
@@ -289,9 +273,7 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         "L is the extended length s L": _with(
             freq.llama3, train_length=lambda x: x["train_length"] * x["scale"]
         ),
-        "all frequencies are divided by s, as in pi": lambda head_dim, base, scale, **_: freq.pi(
-            head_dim, base, scale
-        ),
+        "all frequencies are divided by s, as in pi": _as_pi,
     },
     ("rope", "rotated"): {
         "pairs are those of the other layout": _with(
@@ -355,11 +337,11 @@ BY_OUTPUT: dict[tuple[str, str], dict[str, Callable]] = {
         ),
     },
     ("stale", "logits"): {
-        "cached keys keep the frequencies of the length at which they were read": _held(
-            lambda key, prompt, read: max(key + 1, prompt)
+        "cached keys keep the frequencies of the length at which they were read": partial(
+            turn._decoded, lambda key, prompt, read: max(key + 1, prompt)
         ),
-        "the frequencies are those of the prompt's length at every token": _held(
-            lambda key, prompt, read: prompt
+        "the frequencies are those of the prompt's length at every token": partial(
+            turn._decoded, lambda key, prompt, read: prompt
         ),
     },
     ("logn", "scale"): {

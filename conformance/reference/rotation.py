@@ -79,22 +79,24 @@ def stale(q, k, base, train_length, prompt, lambdas=None, short=None):
     those of `dynamic_ntk` at the tokens read so far, or of `longrope`, with a factor of 1, where
     `lambdas` is given: so keys that were cached must be rotated anew when they change.
     """
+    given = q, k, base, train_length, prompt, lambdas, short
+    return _decoded(lambda key, prompt, read: read, *given)
+
+
+def _decoded(tokens_of, q, k, base, train_length, prompt, lambdas, short):
+    """The same where the frequencies of a key are those of so many tokens read."""
     q, k = (np.asarray(x, np.float64)[:, None] for x in (q, k))
-    logits = np.full((len(q) - prompt, len(q)), np.nan)
+    logits, size = np.full((len(q) - prompt, len(q)), np.nan), q.shape[-1]
     for row, read in enumerate(range(prompt + 1, len(q) + 1)):
-        inv_freq = _frequencies(q.shape[-1], base, train_length, read, lambdas, short)
-        logits[row, :read] = _logits(q, k, inv_freq[None], read)
+        angle = np.empty((read, 1, size // 2))
+        for key in range(read):
+            length = tokens_of(key, prompt, read)
+            if lambdas is None:
+                inv_freq = dynamic_ntk(size, base, train_length, length)
+            else:
+                given = (lambdas, 1.0, short, length)
+                inv_freq = longrope(size, base, train_length, 1.0, *given)["inv_freq"]
+            angle[key] = key * inv_freq
+        query, keys = _turned(q[:read], angle)[-1, 0], _turned(k[:read], angle)[:, 0]
+        logits[row, :read] = keys @ query / np.sqrt(size)
     return logits
-
-
-def _frequencies(size, base, train_length, read, lambdas, short):
-    if lambdas is None:
-        return dynamic_ntk(size, base, train_length, read)
-    return longrope(size, base, train_length, 1.0, lambdas, 1.0, short, read)["inv_freq"]
-
-
-def _logits(q, k, inv_freq, read):
-    """The logits of the last token read, with the frequencies of all keys or of each one."""
-    angle = np.arange(read)[:, None] * inv_freq
-    q, k = _turned(q[:read], angle[:, None])[-1, 0], _turned(k[:read], angle[:, None])[:, 0]
-    return k @ q / np.sqrt(len(q))
