@@ -6,7 +6,7 @@ from typing import NamedTuple
 from conformance import reading
 from conformance.reading import FULL, LONGEST, ORIGINAL, PART, by_kind, settings
 from conformance.reference import frequencies as freq
-from conformance.reference.shipped import _numbers
+from conformance.reference.shipped import _betas, _numbers
 from conformance.wrong_yarn import GAINS, RAMP, ramped
 
 
@@ -43,11 +43,9 @@ def _ramp(mistake: str) -> Callable[[dict, dict], dict]:
             "base": float(rope["rope_theta"]),
             "train_length": rope[ORIGINAL],
             "scale": rope["factor"],
-            "beta_fast": rope.get("beta_fast") or 32,
-            "beta_slow": rope.get("beta_slow") or 1,
             "truncate": rope.get("truncate", True),
         }
-        return {"inv_freq": ramped((mistake,), ramp="dims", **given)}
+        return {"inv_freq": ramped((mistake,), ramp="dims", **given, **_betas(rope))}
 
     return numbers
 

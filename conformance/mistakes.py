@@ -17,7 +17,7 @@ from conformance.wrong_yarn import GAINS, RAMP, ramped
 
 def explain(subject: str, results: list[Result]) -> list[str]:
     """Return a sentence for each wrong output that a known mistake explains in most cases."""
-    called = [result for result in results if result.got and not result.convention]
+    called = [r for r in results if r.got and not (r.convention and r.passes)]
     if subject == "configuration":
         return _flaws_of(called)
     sentences = []

@@ -1,5 +1,6 @@
 """What a person reads of the results: one line a case, the first failure in full, the cause."""
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
@@ -20,8 +21,8 @@ def lines(subject: Subject, results: list[Result]) -> Iterator[str]:
         raise Misuse(f"no case could be compared: {first.failure} in case {first.case.name!r}")
     failed = [result for result in called if not result.passes]
     yield f"{subject.call}\n{subject.about.splitlines()[0]}\n"
-    for convention in dict.fromkeys(result.convention for result in called if result.convention):
-        count = sum(result.convention == convention for result in called)
+    by = [result.convention for result in called if result.convention and result.passes]
+    for convention, count in collections.Counter(by).items():
         yield f"PASS by another convention in {count} of {len(called)} cases: {convention}"
     for result in results:
         verdict = "skip" if result.skipped else "ok" if result.passes else "FAIL"

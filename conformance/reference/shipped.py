@@ -42,7 +42,7 @@ def _numbers(rope, length=None):
         given = {"attention_factor": rope.get("attention_factor"), "length": length or 0}
         inv_freq, gain = freq.longrope(**trained, **lists, **given).values()
     else:
-        given = {"beta_fast": rope.get("beta_fast") or 32, "beta_slow": rope.get("beta_slow") or 1}
+        given = _betas(rope)
         inv_freq = freq.ntk_by_parts(**trained, **given, truncate=rope.get("truncate", True))
         gain, on_logits, conventions = _factors(rope, factor)
         if given["beta_fast"] > given["beta_slow"]:
@@ -54,6 +54,10 @@ def _numbers(rope, length=None):
         "logit_factor": float(on_logits),
         "conventions": conventions,
     }
+
+
+def _betas(rope):
+    return {"beta_fast": rope.get("beta_fast") or 32, "beta_slow": rope.get("beta_slow") or 1}
 
 
 def _factors(rope, scale):

@@ -177,6 +177,14 @@ def test_two_mistakes_in_a_ramp_are_not_named_wrongly(chosen):
             np.testing.assert_allclose(result.got["inv_freq"], expected, rtol=1e-5)
 
 
+def test_a_mistake_beside_another_convention_is_named():
+    def turns(head_dim, base, train_length, scale):
+        right = reference.yarn(head_dim, base, train_length, scale, ramp="rotations")
+        return right["inv_freq"], 1 + 0.1 * math.log10(scale)
+
+    assert found("yarn", turns) == ["attention_factor: the logarithm has base 10"]
+
+
 def test_a_number_a_little_off_is_not_said_to_be_rounded():
     assert found("abf", lambda head_dim, base: reference.abf(head_dim, base + 10)) == []
 
