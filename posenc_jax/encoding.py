@@ -125,6 +125,9 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     own_name: str | None = static(default=None)  # of a module of one's own, as it was given
     # Of the attention that `attend` calls, if it calls one: what the caller of `attend` chose.
     implementation: str = static(default="auto")
+    # The class: jax 0.10 compares pytrees of two dataclasses by their fields alone, and now and
+    # then runs the program of the one for the other.
+    own_class: type | None = static(default=None, repr=False)
 
     # True: `attend` also attends to keys on other devices (`Tokens.axis`).
     attends_across_devices: ClassVar[bool] = False
@@ -134,6 +137,9 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     plain_on_gpu: ClassVar[bool] = False
     # True: the phase of a token follows from its own position, whatever the others are.
     phase_of_each: ClassVar[bool] = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "own_class", type(self))
 
     @property
     def train_length(self) -> int:

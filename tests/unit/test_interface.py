@@ -1,5 +1,7 @@
 """Hooks of an encoding beyond phase and bias, in plain and blockwise attention."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -141,6 +143,14 @@ def test_a_wrapper_forwards_every_hook():
         logn.query_scale(jnp.arange(40)),
         posenc_jax.extend("logn", inner, 1.0).query_scale(jnp.arange(40)),
     )
+
+
+def test_encodings_of_two_classes_are_two_pytrees():
+    """Or jax may run the program of the one for the other."""
+    structures = {name: jax.tree.structure(build(name)) for name in posenc_jax.schemes.names()}
+    for one, other in itertools.combinations(structures, 2):
+        assert structures[one] != structures[other], (one, other)
+    assert structures["rope"] == jax.tree.structure(build("rope"))
 
 
 def test_a_scheme_may_define_its_own_attention():
