@@ -124,7 +124,7 @@ def recipe(name: str, size: str, rows: int, layers: int | None = None) -> Any:
 def step(config: Any, mesh: Mesh) -> Any:
     """The compiled training step of a configuration."""
     parts, optimizer = parameters.make(config), make(config)
-    state = jax.eval_shape(lambda: train_step.fresh_state(parts, optimizer))
+    state = jax.eval_shape(lambda: train_step.fresh_state(parts.params(), optimizer))
     shape = config.batch_size, config.train_length
     ints, floats = (jax.ShapeDtypeStruct(shape, kind) for kind in (jnp.int32, jnp.float32))
     batch = Batch(ints, ints, floats, ints, floats)

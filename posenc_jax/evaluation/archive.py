@@ -60,7 +60,7 @@ def _write_run(workdir: Path, loaded: Loaded, folder: Path) -> None:
     evaluations and the folders of this machine."""
     belongs = {n: value for n, value in loaded.card.items() if n not in ("step", "digests")}
     belongs["config"] = _named(belongs["config"])
-    with closing(Checkpoints(folder, in_place=True)) as checkpoints:
+    with closing(Checkpoints(folder)) as checkpoints:
         checkpoints.save(loaded.step, {PARAMETERS: loaded.parts.params()}, belongs)
     Workdir(folder).claim(schema.from_fields(_named(schema.as_fields(loaded.config))))
     for name in (TOKENIZER, TRAINED_ON):

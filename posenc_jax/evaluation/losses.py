@@ -98,8 +98,8 @@ class Reader:
             else:
                 outputs = losses_of(self.model, encoding, tokens, last, self.mesh)
             filled = slice(first, min(first + rows, len(starts)))
-            for array, values in zip((nats, chosen), processes.on_host(outputs), strict=True):
-                array[filled] = values[: filled.stop - first]
+            for array, values in zip((nats, chosen), outputs, strict=True):
+                array[filled] = processes.on_host(values)[: filled.stop - first]
             after_call((filled.stop - first) * length)
         return nats, chosen
 

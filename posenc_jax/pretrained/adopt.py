@@ -91,7 +91,7 @@ def adopt(
             "format": FORMAT,
             "trained_on": keep_trained_on(run.path, np.zeros(0, np.uint64)),
         }
-        with closing(Checkpoints(run.path, keep=1, in_place=True)) as checkpoints:
+        with closing(Checkpoints(run.path, keep=1)) as checkpoints:
             checkpoints.save(STEP, state, belongs)
         run.claim(config)
         run.step_on_disk = STEP

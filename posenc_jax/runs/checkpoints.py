@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import glob
 import hashlib
 import json
 import logging
@@ -11,7 +10,8 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,16 +45,13 @@ class Checkpoints:
         *,
         keep: int | None = None,
         read_only: bool = False,
-        in_place: bool = False,  # save without a copy, while the caller waits
     ):
         _quieten_orbax()
         self.folder = Path(workdir).absolute() / "checkpoints"
         self.quarantine = self.folder / "quarantine"
         self.keep, self.read_only = keep, read_only
-        self.in_place = in_place
-        # Orbax joins the arrays in one store only where the path is not written like a glob.
-        self.by_array = in_place or glob.escape(str(self.folder)) != str(self.folder)
-        self.saving = 0
+        self.saving, self.pending = 0, None
+        self.writer = ThreadPoolExecutor(1)
         if not read_only:
             if any(word in str(self.folder) for word in ("\\", "**")):
                 raise Stop(rf"Orbax saves nothing in {self.folder}: use a path without \ and **")
@@ -65,14 +62,12 @@ class Checkpoints:
     def _open(self) -> None:
         self.manager = ocp.CheckpointManager(
             self.folder,
-            item_handlers=_files_of_arrays() if self.by_array else None,
+            item_handlers=None if self.read_only else _files_of_arrays(),
             options=ocp.CheckpointManagerOptions(
                 max_to_keep=self.keep,
                 create=False,
                 read_only=self.read_only,
-                enable_async_checkpointing=not (self.read_only or self.in_place),
-                # Else a full disk leaves threads that wait ten minutes for the folders.
-                async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
+                enable_async_checkpointing=False,
                 multiprocessing_options=_without_others(),
             ),
         )
@@ -81,21 +76,21 @@ class Checkpoints:
         return steps_of(self.folder.parent)
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
-        """Save a step asynchronously; a failure is raised by the next call.
+        """Hash and write a step in a thread; a failure is raised by the next call.
 
         Earlier checkpoints are unaffected.
         """
         self.settle()
-        arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
-        card = {"step": step, "digests": digests(arrays), **belongs}
         self.saving = step
+        arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
+        self.pending = self.writer.submit(self._write, step, arrays, belongs)
+
+    def _write(self, step: int, arrays: dict[str, np.ndarray], belongs: dict) -> None:
+        card = {"step": step, "digests": digests(arrays), **belongs}
         sealed = ocp.args.JsonSave(card | {"seal": _seal(card)})
-        try:
-            with _one_by_one() if self.in_place else nullcontext():
-                args = ocp.args.Composite(state=ocp.args.StandardSave(arrays), card=sealed)
-                self.manager.save(step, args=args)
-        except Exception as error:
-            raise self._failure(error) from error
+        args = ocp.args.Composite(state=ocp.args.StandardSave(arrays), card=sealed)
+        with _one_by_one():
+            self.manager.save(step, args=args)
 
     def card(self, step: int) -> dict:
         """Return the facts saved with the arrays, checked by their seal."""
@@ -170,8 +165,10 @@ class Checkpoints:
 
     def settle(self) -> None:
         """Wait for the pending save; raise Stop if it failed."""
+        pending, self.pending = self.pending, None
         try:
-            self.manager.wait_until_finished()
+            if pending:
+                pending.result()
         except Exception as error:
             raise self._failure(error) from error
 
@@ -188,6 +185,7 @@ class Checkpoints:
     def close(self) -> None:
         self.settle()
         self.manager.close()
+        self.writer.shutdown()
 
 
 class Saving:
@@ -209,23 +207,25 @@ class Saving:
             self.checkpoints.settle()
 
     def save(self, step: int, state: Any) -> None:
-        state = processes.on_host(state)
+        arrays = {}
+        for name, leaf in by_path(state).items():
+            whole = processes.on_host(leaf)
+            if self.checkpoints:
+                arrays[name] = np.array(whole)  # a copy: the state is donated to the next step
         if self.checkpoints:
-            self.checkpoints.save(step, state, self.belongs)
+            self.checkpoints.save(step, arrays, self.belongs)
         self.latest = step
 
     def restore_last(
-        self, fresh: Any, shardings: Any, accept: Callable[[dict], None]
-    ) -> tuple[int, Any]:
-        """Return the step and state to resume from, or 0 and the lead's `fresh` state."""
-        state = processes.on_host(fresh)
+        self, shapes: Any, shardings: Any, accept: Callable[[dict], None]
+    ) -> tuple[int, Any] | None:
+        """Return the step and state to resume from; None: there is no checkpoint."""
+        state = shapes
         if self.checkpoints:
-            self.card, state = self.checkpoints.restore_last(state, accept) or (None, state)
+            self.card, state = self.checkpoints.restore_last(shapes, accept) or (None, shapes)
         step = self.card["step"] if self.card else -1
-        step, state = processes.arrays_of_lead((np.int32(step), state))
-        self.latest = int(step)
-        # A copy of the host's memory: the state is donated to each step.
-        return max(self.latest, 0), jax.device_put(state, shardings, may_alias=False)
+        self.latest = int(processes.arrays_of_lead(np.int32(step)))
+        return None if self.latest < 0 else (self.latest, processes.placed(state, shardings))
 
     def close(self) -> None:
         if self.checkpoints:
@@ -245,13 +245,13 @@ def _without_others() -> ocp.options.MultiprocessingOptions:
 
 
 def _files_of_arrays() -> dict[str, Any]:
-    """Handlers that write a file per array; usually all are encoded before one file is written."""
+    """Handlers that write a file per array; else all are encoded before one file is written."""
     state = ocp.StandardCheckpointHandler(use_ocdbt=False)
     return {"state": state, "card": ocp.JsonCheckpointHandler()}
 
 
 class _OneByOne(ocp.type_handlers.NumpyHandler):
-    """Writes and reads one array after another; usually all are copied, encoded or decoded at once,
+    """Writes and reads one array after another; else all are copied, encoded or decoded at once,
     which takes the memory of one or two more states."""
 
     def __init__(self):
@@ -328,8 +328,8 @@ def _first_line(error: BaseException) -> str:
 
 
 def digests(arrays: dict[str, Any]) -> dict[str, str]:
-    """Hash each array's type, shape and bytes with sha256."""
-    return {name: _digest(np.asarray(leaf)).hexdigest() for name, leaf in arrays.items()}
+    """Hash each array's type, shape and bytes with sha256, one array after another."""
+    return {name: _digest(processes.on_host(leaf)).hexdigest() for name, leaf in arrays.items()}
 
 
 def total_digest(state: Any) -> str:

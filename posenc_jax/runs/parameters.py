@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
 import models
 from posenc_jax.attention.several import PLATFORMS
@@ -40,16 +41,17 @@ class Parts:
         )
 
 
-def make(config: Training, start: Params | None = None) -> Parts:
-    """Make model and encoding, from the seed or from `start`, then apply the run's extension.
+def make(config: Training, mesh: Mesh | None = None) -> Parts:
+    """Make model and encoding from the seed; over a mesh each device makes its share."""
+    plain = unextended(config)
 
-    The extension comes last, since it may resample a table of `start`.
-    """
-    if start is None:
-        model_key, _ = jax.random.split(key_of(config.seed))
-        model = jax.jit(lambda key: models.make(config.model, key))(model_key)
-        return extended(config, Parts(model, first_encoding(config)))
-    return extended(config, unextended(config).replace(start))
+    def arrays(key):
+        return by_path(models.make(config.model, key))
+
+    shapes, (model_key, _) = by_path(plain.model), jax.random.split(key_of(config.seed))
+    placed = None if mesh is None else devices.shardings(shapes, mesh, config.sharding)
+    model = with_leaves(plain.model, jax.jit(arrays, out_shardings=placed)(model_key))
+    return extended(config, Parts(model, plain.encoding))
 
 
 def extended(config: Training, plain: Parts) -> Parts:

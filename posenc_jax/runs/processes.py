@@ -118,15 +118,24 @@ def arrays_of_lead(tree: Any) -> Any:
     return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
 
 
-def on_host(tree: Any) -> Any:
-    """Gather arrays, which may be sharded over the devices of all processes, onto the host."""
+def placed(tree: Any, shardings: Any) -> Any:
+    """Place the lead's arrays on the devices, one after another; the others pass their shapes."""
 
-    def gathered(leaf) -> np.ndarray:
-        if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
-            leaf = multihost_utils.process_allgather(leaf, tiled=True)
-        return np.array(leaf)  # a copy: the state is donated to the next step
+    def of_lead(leaf, sharding) -> jax.Array:
+        if jax.process_count() == 1:
+            # A copy of the host's memory: a state is donated to each step.
+            return jax.device_put(leaf, sharding, may_alias=False)
+        whole = arrays_of_lead(leaf if is_lead() else np.zeros(leaf.shape, leaf.dtype))
+        return jax.make_array_from_callback(leaf.shape, sharding, lambda index: whole[index])
 
-    return jax.tree.map(gathered, tree)
+    return jax.tree.map(of_lead, tree, shardings)
+
+
+def on_host(leaf: Any) -> np.ndarray:
+    """Gather an array, which may be sharded over the devices of all processes."""
+    if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+        leaf = multihost_utils.process_allgather(leaf, tiled=True)
+    return np.asarray(leaf)
 
 
 class Stopping:

@@ -1,7 +1,7 @@
 """Load a run: for evaluations, plots, notebooks, scripts, and the runs that start from it."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from posenc_jax.runtime.errors import Damaged, DataError, OtherConfig, Stop
 from posenc_jax.runtime.files import read_json, write_atomically
 from posenc_jax.runtime.terminal import printable
 
+Placing = Callable[[parameters.Params], parameters.Params]
 TRIES = 20  # attempts to read a run that saves and removes checkpoints
 
 
@@ -116,7 +117,9 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
     return _load(run_config(workdir), workdir, step)
 
 
-def _load(config: Training, workdir: Path, step: int | None) -> Loaded:
+def _load(
+    config: Training, workdir: Path, step: int | None, place: Placing = parameters.on_device
+) -> Loaded:
     """A run in training may replace its last checkpoint meanwhile, so everything slow comes before
     the choice of one."""
     config = parameters.readable(config)
@@ -137,7 +140,7 @@ def _load(config: Training, workdir: Path, step: int | None) -> Loaded:
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise
         else:
-            params = parameters.on_device(state[PARAMETERS])
+            params = place(state[PARAMETERS])
             return Loaded(config, chosen, blank.replace(params), plain.encoding, card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
 
@@ -156,11 +159,16 @@ def _newest_card(workdir: Path) -> dict[str, Any]:
         return checkpoints.card(saved_steps(workdir)[-1])
 
 
-def starting_parts(config: Training) -> parameters.Parts:
-    """Initialise model and encoding from the seed, or from the weights of `init_from`."""
-    if not config.init_from:
-        return parameters.make(config)
-    source = load(Path(config.init_from))
+def weights_of(config: Training) -> parameters.Params:
+    """The weights of `init_from` on the host, with the run's own extension."""
+    workdir = Path(config.init_from)
+    # Of the encoding on the device, for an extension that resamples it.
+    source = _load(
+        run_config(workdir),
+        workdir,
+        None,
+        place=lambda params: params | parameters.on_device({"encoding": params["encoding"]}),
+    )
     kept = config.extension == source.config.extension
     parts = parameters.blank(config) if kept else parameters.unextended(config)
     saved, fresh = source.parts.params(), parts.params()
@@ -174,7 +182,9 @@ def starting_parts(config: Training) -> parameters.Parts:
                     f"{config.init_from}; use that run's model and encoding"
                 )
             saved[group][name] = other.astype(leaf.dtype)  # of adopted weights in bfloat16
-    return parts.replace(saved) if kept else parameters.make(config, saved)
+    # The extension comes last, since it may resample a table.
+    parts = parts.replace(saved)
+    return (parts if kept else parameters.extended(config, parts)).params()
 
 
 def keep_beside(

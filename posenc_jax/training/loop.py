@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -135,14 +136,23 @@ def _start(
     config, run: Workdir, corpus, saving: Saving, mesh, transform
 ) -> tuple[parameters.Parts, int, State]:
     """Model and encoding, and the step and state to start or resume from."""
-    # All processes get the lead's state, so the others need only its shape.
-    starts = is_lead() and not saving.steps()
-    parts = subjects.starting_parts(config) if starts else parameters.make(config)
-    fresh = fresh_state(parts, transform)
-    shardings = devices.shardings(fresh, mesh, config.sharding)
-    step, state = saving.restore_last(
-        fresh, shardings, lambda card: run.accept(card, config, corpus.fingerprint)
+    parts = parameters.blank(config)
+    make_state = partial(fresh_state, optimizer=transform)
+    shapes = jax.eval_shape(make_state, parts.params())
+    shardings = devices.shardings(shapes, mesh, config.sharding)
+    found = saving.restore_last(
+        shapes, shardings, lambda card: run.accept(card, config, corpus.fingerprint)
     )
+    if found is None:
+        if config.init_from:
+            weights = subjects.weights_of(config) if is_lead() else shapes["params"]
+            params = processes.placed(weights, shardings["params"])
+        else:
+            params = parameters.make(config, mesh).params()
+            params["encoding"] = devices.copied(params["encoding"], mesh)
+        make_state = jax.jit(make_state, out_shardings=shardings, donate_argnums=0)
+        found = 0, make_state(params)
+    step, state = found
     run.resume_from(step)
     if is_lead():
         saving.belongs = subjects.keep_beside(run.path, config, corpus, saving.card)
@@ -159,7 +169,7 @@ def _speed(run: Workdir) -> dict[str, float]:
 
 
 def _done(run: Workdir, step: int, state: State, word: str) -> int:
-    digest = total_digest(processes.on_host(state))
+    digest = total_digest(state)
     run.say(f"{word}: {counted(step, 'step')}; digest {digest}")
     run.status("done", errors.DONE, step=step, digest=digest)
     return errors.DONE

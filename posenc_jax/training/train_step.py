@@ -10,14 +10,13 @@ from jax.sharding import Mesh
 
 from posenc_jax.attention import target
 from posenc_jax.data.batches import Batch
-from posenc_jax.runs.parameters import Parts, key_of
+from posenc_jax.runs.parameters import Params, Parts, key_of
 from posenc_jax.runtime import devices
 
 State = dict[str, Any]  # {"params", "opt", "step"}: plain dictionaries and optax's tuples of arrays
 
 
-def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
-    params = jax.tree.map(jnp.copy, parts.params())  # the state is donated, the parts are not
+def fresh_state(params: Params, optimizer: optax.GradientTransformation) -> State:
     return {"params": params, "opt": optimizer.init(params), "step": jnp.zeros((), jnp.int32)}
 
 
@@ -76,7 +75,7 @@ def train_step(
         params = optax.apply_updates(state["params"], updates)
         return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
-    shapes = jax.eval_shape(lambda: fresh_state(parts, optimizer))
+    shapes = jax.eval_shape(lambda params: fresh_state(params, optimizer), parts.params())
     shardings, rows = devices.shardings(shapes, mesh, config.sharding), devices.by_rows(mesh)
     out = (shardings, devices.replicated(mesh))
     return jax.jit(step, in_shardings=(shardings, rows), out_shardings=out, donate_argnums=0)

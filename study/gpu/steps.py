@@ -64,7 +64,9 @@ def step(size: str, name: str, rows: int, scan: bool | None = None) -> dict:
     config = load(recipe)
     parts, optimizer = parameters.make(config), make(config)
     mesh = devices.make_mesh(jax.devices()[:1])
-    state = jax.device_put(train_step.fresh_state(parts, optimizer), devices.replicated(mesh))
+    state = jax.device_put(
+        train_step.fresh_state(parts.params(), optimizer), devices.replicated(mesh)
+    )
     batch = jax.device_put(random_batch(rows, config.train_length, VOCAB[size]))
     began = time.perf_counter()
     program = train_step.train_step(parts, optimizer, config, mesh).lower(state, batch).compile()

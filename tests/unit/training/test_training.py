@@ -46,9 +46,14 @@ def step_of(config):
     return compiled_of(json.dumps(schema.as_fields(config), sort_keys=True))
 
 
+def started(parts, optimizer):
+    # A step takes the arrays of its state.
+    return train_step.fresh_state(jax.tree.map(jnp.copy, parts.params()), optimizer)
+
+
 def run(config, count=3):
     parts, optimizer, step = step_of(config)
-    state, losses = train_step.fresh_state(parts, optimizer), []
+    state, losses = started(parts, optimizer), []
     for i in range(count):
         state, measured = step(state, rows(seed=i))
         losses.append(float(measured["loss"]))
@@ -69,7 +74,7 @@ def test_the_loss_is_the_weighted_mean_of_nats():
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     expected = -np.take_along_axis(log_p, batch.targets[..., None].astype(int), -1)[..., 0]
     np.testing.assert_allclose(total, (expected * batch.weights).sum(), rtol=1e-6)
-    _, measured = step(train_step.fresh_state(parts, optimizer), batch)
+    _, measured = step(started(parts, optimizer), batch)
     mean = (expected * batch.weights).sum() / batch.weights.sum()
     np.testing.assert_allclose(measured["loss"], mean, rtol=1e-6)
     np.testing.assert_allclose(measured["bpb"], mean / np.log(2), rtol=1e-6)
@@ -158,7 +163,7 @@ def test_random_positions_depend_on_seed_and_step_only():
     parts, optimizer, step = step_of(config("randomized", weight_decay=0.5))
 
     def loss(at_step):
-        state = train_step.fresh_state(parts, optimizer) | {"step": jnp.int32(at_step)}
+        state = started(parts, optimizer) | {"step": jnp.int32(at_step)}
         return float(step(state, rows())[1]["loss"])
 
     assert loss(0) == loss(0) != loss(1) == loss(1)
