@@ -1,0 +1,149 @@
+"""Tables and picture of reach.md, how far a model reads: python -m study.real.reach
+
+Every number is over books: the share that a copy keeps, the farthest usable distance, the distance
+at which half is left, and what unchanged text costs.
+"""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from posenc_jax.display import Table
+from posenc_jax.evaluation.protocols.copies import NEAR, UNREAD, USABLE, share_kept, usable_length
+from posenc_jax.evaluation.statistics import Difference, combined, paired
+from study.real.tables import L, of_smollm2
+
+DRAWS = 4_000  # of the books, with replacement
+METHODS = (
+    "none",
+    *("yarn:1.1", "yarn:1.25", "yarn:1.5", "yarn:2"),
+    *(f"yarn:{factor}:attention_factor=1" for factor in (1.25, 1.5, 2)),
+    *("ntk:1.5", "ntk:2", "self_extend"),
+)
+SHOWN = [L // 8, L // 4, L // 2, 5 * L // 8, 3 * L // 4, 7 * L // 8, 15 * L // 16, 8_064]
+BEYOND = [L // 2, 7 * L // 8, L * 15 // 16, 9 * L // 8, 5 * L // 4, 12_160]
+
+
+class Row:
+    """What a method saves in rows of a length: arrays over books by distance."""
+
+    def __init__(self, rows: pd.DataFrame):
+        sums = {part: own.set_index("document") for part, own in rows.groupby("part")}
+        self.distances = sorted(int(part) for part in sums if part.isdigit())
+        self.books = sums[str(self.distances[0])].index
+        whole = {part: own.loc[self.books] for part, own in sums.items()}
+        nats = {part: own.nats.to_numpy() for part, own in whole.items()}
+        self.targets = {back: whole[str(back)].targets.to_numpy() for back in self.distances}
+        self.unread = {back: nats[f"{UNREAD}{back}"] for back in self.distances}
+        self.far = {back: self.unread[back] - nats[str(back)] for back in self.distances}
+        self.near = {back: self.unread[back] - nats[f"{NEAR}{back}"] for back in self.distances}
+
+    def share(self, back: int) -> Difference:
+        zero = np.zeros_like(self.far[back])
+        found = share_kept(self.targets[back], -self.far[back], -self.near[back], zero)
+        assert found is not None
+        return found
+
+    @property
+    def usable(self) -> int:
+        found = ((back, self.share(back)) for back in self.distances)
+        return usable_length({"part": str(back), "share_low": one.low} for back, one in found)
+
+    def half(self, books=slice(None)) -> float:
+        """The distance at which the share crosses one half, on the line between two of the grid;
+        nan: it does not."""
+        shares = [self.far[b][books].sum() / self.near[b][books].sum() for b in self.distances]
+        pairs = zip(self.distances, self.distances[1:], shares, shares[1:], strict=False)
+        for left, right, before, after in pairs:
+            if before >= USABLE > after:
+                return left + (right - left) * (before - USABLE) / (before - after)
+        return np.nan
+
+
+@cache
+def measured() -> dict[tuple[str, int], Row]:
+    """Rows with near copies of the same targets, by method and length."""
+    rows = of_smollm2("copies")
+    kept = rows[rows.part.str.startswith(NEAR)][["method", "length", "token_hash"]]
+    rows = rows.merge(kept.drop_duplicates(), on=["method", "length", "token_hash"])
+    return {key: Row(own) for key, own in rows.groupby(["method", "length"])}
+
+
+def shares(length: int, distances: list[int]) -> Table:
+    """Share kept by the tokens back to the copy, and the usable length."""
+    head = ["", *(f"{back:,}" for back in distances), "usable"]
+    found = {method: measured().get((method, length)) for method in METHODS}
+    body = [
+        [method, *(_share(row.share(back)) for back in distances), f"{row.usable:,}"]
+        for method, row in found.items()
+        if row
+    ]
+    return Table("", head, body)
+
+
+def _share(one: Difference) -> str:
+    return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
+
+
+def less_none(distances: list[int]) -> Table:
+    """Share kept less that without an extension, and nats that it adds to the unchanged targets of
+    the whole grid, in rows of L."""
+    plain = measured()["none", L]
+    body = []
+    for method in METHODS[1:]:
+        row = measured().get((method, L))
+        if row:
+            cells = []
+            for back in distances:
+                terms = [(1.0, row.far[back], row.near[back])]
+                found = combined([*terms, (-1.0, plain.far[back], plain.near[back])])
+                cells.append(f"{found.mean:+.2f} [{found.low:.2f}, {found.high:.2f}]")
+            body.append([method, *cells, _price(row, plain)])
+    return Table("", ["less none", *(f"{back:,}" for back in distances), "nats on text"], body)
+
+
+def _price(row: Row, plain: Row) -> str:
+    own, other, targets = (sum(side.values()) for side in (row.unread, plain.unread, row.targets))
+    found = paired(own, other, targets)
+    return f"{found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def halves() -> Table:
+    """Half-reach of every method and row, and its ratio to that without an extension, with 95%
+    intervals of the percentile bootstrap over books."""
+    rng = np.random.default_rng(0)
+    plain = measured()["none", L]
+    draws = rng.integers(0, len(plain.books), (DRAWS, len(plain.books)))
+    body = []
+    for (method, length), row in sorted(measured().items(), key=lambda one: (one[0][1], one[0][0])):
+        assert list(row.books) == list(plain.books)
+        drawn = np.array([[row.half(books), plain.half(books)] for books in draws])
+        if np.isnan(row.half()):
+            body.append([method, f"{length:,}", "beyond the row", ""])
+            continue
+        drawn = np.where(np.isnan(drawn), np.inf, drawn)
+        low, high = np.quantile(drawn[:, 0], (0.025, 0.975), method="nearest")
+        ratios = drawn[:, 0] / drawn[:, 1]
+        least, most = np.quantile(ratios, (0.025, 0.975), method="nearest")
+        ratio = row.half() / plain.half()
+        body.append(
+            [method, f"{length:,}", f"{row.half():,.0f} [{low:,.0f}, {high:,.0f}]"]
+            + [f"{ratio:.2f} [{least:.2f}, {most:.2f}]"]
+        )
+    return Table("", ["", "rows of", "half-reach", "over none"], body)
+
+
+TABLES = {
+    "reach-shares": lambda: shares(L, SHOWN),
+    "reach-less": lambda: less_none([5_120, 6_144, 7_168, 7_680, 8_064]),
+    "reach-beyond": lambda: shares(12_288, BEYOND),
+    "reach-halves": halves,
+}
+
+
+if __name__ == "__main__":
+    from posenc_jax import display
+
+    for name, make in TABLES.items():
+        print(name, display.markdown(make()), sep="\n")
