@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from posenc_jax.attention import target
+from posenc_jax.runtime import devices
 
 # Logits computed at once: 64 MiB, and 1 GiB on a GPU or TPU.
 LOGITS = {"cpu": 1 << 24, "gpu": 1 << 28, "tpu": 1 << 28}
@@ -35,7 +36,7 @@ def likelihoods(
     x: jax.Array, kernel: jax.Array, targets: jax.Array, dtype: str, cap: float | None = None
 ) -> tuple[jax.Array, jax.Array]:  # [B, N, D] and [D, V] -> [B, N] twice
     """The same from hidden states; large logits are computed for one piece of the row at a time."""
-    pieces = _pieces(targets, kernel)
+    kernel, pieces = _gathered(kernel, dtype), _pieces(targets, kernel)
     if pieces <= 1:  # 0: there are no targets
         return likelihood(logits_of(x, kernel, dtype, cap), targets)
 
@@ -63,8 +64,7 @@ def weighted_loss(
 
 
 def _in_one_pass(x, kernel, targets, weights, dtype, cap, differentiated):
-    kernel = kernel.astype(dtype)
-    pieces = max(1, _pieces(targets, kernel))
+    kernel, pieces = _gathered(kernel, dtype), max(1, _pieces(targets, kernel))
 
     def of_piece(sums, piece):
         x, targets, weights = piece
@@ -84,6 +84,7 @@ def _in_one_pass(x, kernel, targets, weights, dtype, cap, differentiated):
         d_logits = ((jnp.exp(logits - logsum) - right) * slope * weight).astype(rows.dtype)
         d_rows = jnp.dot(d_logits, kernel.T, preferred_element_type=jnp.float32)
         d_kernel = jnp.dot(rows.T, d_logits, preferred_element_type=jnp.float32)
+        d_kernel = devices.cut(d_kernel, target.mesh_of_weights())
         return (loss, sums[1] + d_kernel), d_rows.astype(x.dtype).reshape(x.shape)
 
     cut = tuple(_cut(each, pieces) for each in (x, targets, weights))
@@ -109,9 +110,14 @@ def _backward(dtype, cap, gradients, d_loss):
 weighted_loss.defvjp(_forward, _backward)
 
 
+def _gathered(kernel: jax.Array, dtype: str) -> jax.Array:
+    return devices.whole(kernel.astype(dtype), target.mesh_of_weights())
+
+
 def _pieces(targets: jax.Array, kernel: jax.Array) -> int:
     """Pieces of a row, a power of two."""
-    wanted = -(-targets.size * kernel.shape[1] // LOGITS[target.platform()])
+    rows = target.share_of_rows(targets.size)
+    wanted = -(-rows * kernel.shape[1] // LOGITS[target.platform()])
     return min(1 << max(0, wanted - 1).bit_length(), targets.shape[1])
 
 

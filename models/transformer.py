@@ -342,8 +342,12 @@ class Transformer(nnx.Module):
         layer_encodings = [] if stacked else [encoding.layer(i) for i in range(period)]
         phases = [layer.phase(tokens.position) for layer in layer_encodings]
 
+        mesh = target.mesh_of_weights()
+
         def run(x, part, place):  # one layer, at its place in the period
             block, arrays = part
+            if mesh is not None:  # else XLA may cut the width, and gather tokens
+                x = jax.lax.with_sharding_constraint(x, devices.by_rows(mesh))
             layer = combine(arrays, shared).layer(place)
             phase = layer.phase(tokens.position) if stacked else phases[place]
             return block(x, layer, tokens, phase=phase)[0]
@@ -590,13 +594,14 @@ def linear(
         use_bias=bias,
         dtype=jnp.dtype(config.dtype),
         rngs=nnx.Rngs(key),
-        dot_general=lambda x, kernel, *_, **__: _product(x, kernel),
+        dot_general=lambda x, kernel, *_, **__: _product(x, kernel, target.mesh_of_weights()),
     )
 
 
-@jax.custom_vjp
-def _product(x, kernel):  # [N, inputs] and [inputs, outputs]
-    return _dot(x, kernel)
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _product(x, kernel, mesh):  # [N, inputs] and [inputs, outputs]
+    """A kernel that devices share is gathered, and again in the backward pass."""
+    return _dot(x, devices.whole(kernel, mesh))
 
 
 def _dot(a, b):
@@ -604,7 +609,7 @@ def _dot(a, b):
     return jnp.dot(a, b, preferred_element_type=jnp.float32).astype(a.dtype)
 
 
-def _gradients_of_product(arguments, gradient):
+def _gradients_of_product(mesh, arguments, gradient):
     """The gradient of the kernel has the wider of both as its columns: the transpose, which XLA
     would choose for an output narrower than the input, takes 1.4 times as long on CPU."""
     x, kernel = arguments
@@ -612,10 +617,12 @@ def _gradients_of_product(arguments, gradient):
         d_kernel = _dot(x.T, gradient)
     else:
         d_kernel = jax.lax.optimization_barrier(_dot(gradient.T, x)).T
-    return _dot(gradient, kernel.T), d_kernel
+    return _dot(gradient, devices.whole(kernel, mesh).T), devices.cut(d_kernel, mesh)
 
 
-_product.defvjp(lambda *arguments: (_product(*arguments), arguments), _gradients_of_product)
+_product.defvjp(
+    lambda x, kernel, mesh: (_product(x, kernel, mesh), (x, kernel)), _gradients_of_product
+)
 
 
 def normed(norm: Any, x: jax.Array) -> jax.Array:

@@ -56,17 +56,35 @@ def spread(batch: Any, mesh: Mesh) -> Any:
 
 
 def shardings(tree: Any, mesh: Mesh, mode: str) -> Any:
-    """Return the sharding of each array: `replicated` copies it to all devices, `fsdp` shards it
-    along its longest divisible axis."""
+    """Return the sharding of each array: `replicated` copies it to all devices, `fsdp` cuts it."""
 
     def place(leaf) -> NamedSharding:
-        divisible = [i for i, size in enumerate(leaf.shape) if size and size % mesh.size == 0]
-        if mode == "replicated" or not divisible:
-            return replicated(mesh)
-        longest = max(divisible, key=lambda axis: leaf.shape[axis])
-        return NamedSharding(mesh, PartitionSpec(*[None] * longest, AXES))
+        return replicated(mesh) if mode == "replicated" else _of_cut(leaf.shape, mesh)
 
     return jax.tree.map(place, tree)
+
+
+def _of_cut(shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
+    """Along the last axis that divides, so that a layer of a stack is cut as the stack is."""
+    divisible = [axis for axis, size in enumerate(shape) if size and size % mesh.size == 0]
+    if not divisible:
+        return replicated(mesh)
+    return NamedSharding(mesh, PartitionSpec(*[None] * divisible[-1], AXES))
+
+
+def whole(weight: jax.Array, mesh: Mesh | None) -> jax.Array:
+    """A weight that is cut over devices, gathered on each; without a mesh, as it is."""
+    if mesh is None:
+        return weight
+    # Pinned before: XLA would gather the float32 array that a bfloat16 weight is cast from.
+    return jax.lax.with_sharding_constraint(cut(weight, mesh), replicated(mesh))
+
+
+def cut(weight: jax.Array, mesh: Mesh | None) -> jax.Array:
+    """A weight, or the sum of a gradient's parts on all devices, cut over them."""
+    if mesh is None:
+        return weight
+    return jax.lax.with_sharding_constraint(weight, _of_cut(weight.shape, mesh))
 
 
 def copied(tree: Any, mesh: Mesh) -> Any:

@@ -31,6 +31,11 @@ def summed_loss(
     return run.model.loss(inputs, targets, weights, run.encoding, **options)
 
 
+def cuts_weights(config) -> bool:
+    """True if a product gathers its weights; a row that is cut is computed with all of them."""
+    return config.sharding == "fsdp" and config.sequence == 1
+
+
 def train_step(
     parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh
 ) -> Callable:
@@ -56,7 +61,7 @@ def train_step(
         return jax.lax.scan(add, zero, (cut, jnp.arange(pieces)))[0]
 
     def step(state, batch):
-        with target.compiling_for(mesh):
+        with target.compiling_for(mesh, cut=cuts_weights(config)):
             return update(state, batch)
 
     def update(state, batch):
@@ -81,12 +86,12 @@ def train_step(
     return jax.jit(step, in_shardings=(shardings, rows), out_shardings=out, donate_argnums=0)
 
 
-def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
+def loss_sums(parts: Parts, config, mesh: Mesh) -> Callable:
     """Compile (params, batch) -> sums of nats, targets and bytes, without random positions."""
 
     def sums(params, batch):
-        with target.compiling_for(mesh):
-            nats = summed_loss(parts, params, batch, None, mask_documents, mesh)
+        with target.compiling_for(mesh, cut=cuts_weights(config)):
+            nats = summed_loss(parts, params, batch, None, config.data.mask_documents, mesh)
         return nats, jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     # None: parameters keep their sharding.

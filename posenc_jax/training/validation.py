@@ -17,7 +17,7 @@ class Validation:
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
         self.mesh, self.local_rows = mesh, devices.own_rows(mesh, config.batch_size)
-        self.sums = train_step.loss_sums(parts, config.data.mask_documents, mesh)
+        self.sums = train_step.loss_sums(parts, config, mesh)
         self.lossless = corpus.lossless
         self.rows = {
             f"{word}_{name}" if number else word: rows_of(split, config).held_out(

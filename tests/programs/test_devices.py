@@ -125,6 +125,26 @@ print([*(n / count for n in seen.values()), *(n / count for n in programs)])
     assert len(found) > 3 and 1.49 < min(found[:2]) and max(found) < 2.5, found
 
 
+SHARED = [
+    ("rope", {}),
+    ("rope", {"model.scan": False}),
+    ("rope", {"model.remat": True, "model.tied": False, "model.kv_heads": 2}),
+    ("rope", {"model.latent_dim": 16, "model.rotary_dim": 8}),
+    *((name, {}) for name in ("t5", "fox", "retention", "hybrid")),
+]
+
+
+@pytest.mark.slow
+def test_weights_that_devices_share_are_gathered_and_tokens_are_not():
+    """Loss and gradients are those of one device."""
+    flags = "--xla_backend_optimization_level=0"
+    out = on_devices(8, "tests/programs/sharing.py", json.dumps(SHARED), flags=flags)
+    found = json.loads(out.splitlines()[-1])
+    assert len(found) == len(SHARED)
+    for name, (of_loss, of_gradients, gathered) in found.items():
+        assert max(of_loss, of_gradients) < 1e-6 and 0 < gathered <= 1, (name, found)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("length", "names"),
