@@ -141,7 +141,7 @@ def stream(
     key = jax.random.key(0) if key is None else key
     model = _unstacked(model)
     if mesh is not None:
-        model, encodings = devices.copied((model, encodings), mesh)
+        model, encodings = devices.placed((model, encodings), mesh)
         first = encodings[0]
     state = _begin(model, first, rows, cache, counts, sampling, key)
     out = state.token[:, None]

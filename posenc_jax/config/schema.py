@@ -321,6 +321,9 @@ class Evaluation:
         "docs/sweeps.md",
         whole(1, 2**16),
     )
+    sharding: str = default(
+        "replicated", "of the weights: replicated, fsdp", one_of("replicated", "fsdp")
+    )
     distributed: bool = default(
         False, "several processes evaluate together; see docs/sweeps.md", true_or_false
     )

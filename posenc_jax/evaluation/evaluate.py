@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from posenc_jax.evaluation.losses import reader_of
 from posenc_jax.evaluation.planning import Planned
 from posenc_jax.evaluation.statistics import FEW_DOCUMENTS, Units
 from posenc_jax.evaluation.windows import Reading, Text
-from posenc_jax.runs import processes
+from posenc_jax.runs import parameters, processes
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import Subject, run_config, saved_steps, subjects_of
 from posenc_jax.runtime import devices
@@ -57,7 +58,12 @@ def evaluate(
         store = Store(folder / "cells")
         earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
         devices.check(config.sequence)
-        for subject in subjects_of(run, workdir, _requested(config, workdir, steps)):
+        place = partial(
+            parameters.on_device,
+            mesh=devices.make_mesh(sequence=config.sequence),
+            sharding=config.sharding,
+        )
+        for subject in subjects_of(run, workdir, _requested(config, workdir, steps), place):
             if stopping():
                 break
             lengths = lengths_of(config, subject.trained)

@@ -19,15 +19,17 @@ from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime import devices
 
 
-@jax.jit(static_argnames=("last", "mesh"))
+@jax.jit(static_argnames=("last", "mesh", "cut"))
 def losses_of(
-    model, encoding, rows, last: int, mesh: Mesh | None = None
+    model, encoding, rows, last: int, mesh: Mesh | None = None, cut: bool = False
 ):  # [N, T + 1] -> [N, last] twice
-    with target.compiling_for(mesh):
+    with target.compiling_for(mesh, cut=cut):
         return model.losses(rows[:, :-1], rows[:, -last:], encoding, **devices.cutting(mesh))
 
 
-def losses_by_pieces(model, encoding, rows, last: int, piece: int, mesh: Mesh | None = None):
+def losses_by_pieces(
+    model, encoding, rows, last: int, piece: int, mesh: Mesh | None = None, cut: bool = False
+):
     """Compute the same through a cache, `piece` tokens at a time."""
     length = rows.shape[1] - 1
     cache, parts = models.init_cache(model.config, encoding, len(rows), length, mesh=mesh), []
@@ -35,24 +37,26 @@ def losses_by_pieces(model, encoding, rows, last: int, piece: int, mesh: Mesh | 
         end = min(first + piece, length)
         scored = min(last - (length - end), end - first)  # targets of this piece
         nats, chosen, cache = _read_piece(
-            model, encoding, rows[:, first : end + 1], cache, max(0, scored)
+            model, encoding, rows[:, first : end + 1], cache, max(0, scored), mesh, cut
         )
         parts += [(nats, chosen)] if scored > 0 else []
     nats, chosen = zip(*parts, strict=True)
     return jnp.concatenate(nats, axis=1), jnp.concatenate(chosen, axis=1)
 
 
-@partial(jax.jit, static_argnames="last", donate_argnames="cache")
-def _read_piece(model, encoding, rows, cache, last: int):
+@partial(jax.jit, static_argnames=("last", "mesh", "cut"), donate_argnames="cache")
+def _read_piece(model, encoding, rows, cache, last: int, mesh: Mesh | None, cut: bool):
     targets = rows[:, rows.shape[1] - last :]
-    return model.losses_step(rows[:, :-1], targets, encoding, cache)
+    with target.compiling_for(mesh, cut=cut):
+        return model.losses_step(rows[:, :-1], targets, encoding, cache)
 
 
 class Reader:
     """Compute a model's losses on windows of a text, sharded over all devices.
 
     A call reads up to `tokens_per_call` tokens on each device. Windows of more than `piece` tokens
-    are read through a cache. `sequence` devices share each window.
+    are read through a cache. `sequence` devices share each window, and with `sharding="fsdp"` all
+    share the weights.
     """
 
     def __init__(
@@ -63,10 +67,12 @@ class Reader:
         piece: int | None = None,
         prefix: int | None = None,
         sequence: int = 1,
+        sharding: str = "replicated",
     ):
         self.piece, self.prefix = piece, prefix
         self.mesh = devices.make_mesh(sequence=sequence)
-        self.model = devices.copied(model, self.mesh)
+        self.model = devices.placed(model, self.mesh, sharding)
+        self.cut = devices.cuts_weights(self.mesh, sharding)
         self.tokens, self.tokens_per_call = tokens, tokens_per_call
 
     def __call__(
@@ -82,7 +88,7 @@ class Reader:
         chosen = np.empty((len(starts), last), np.int32)
         shares, sequence = self.mesh.shape[devices.DATA], self.mesh.shape[devices.SEQUENCE]
         rows = rows_per_call(len(starts), -(-length // sequence), shares, self.tokens_per_call)
-        encoding = devices.copied(encoding, self.mesh)
+        encoding = devices.placed(encoding, self.mesh)
         own = devices.own_rows(self.mesh, rows)
         for first in range(0, len(starts), rows):
             before_call()
@@ -93,10 +99,10 @@ class Reader:
             tokens = jax.make_array_from_process_local_data(devices.by_rows(self.mesh), tokens)
             if self.piece is not None and length > self.piece and encoding.consecutive():
                 outputs = losses_by_pieces(
-                    self.model, encoding, tokens, last, self.piece, self.mesh
+                    self.model, encoding, tokens, last, self.piece, self.mesh, self.cut
                 )
             else:
-                outputs = losses_of(self.model, encoding, tokens, last, self.mesh)
+                outputs = losses_of(self.model, encoding, tokens, last, self.mesh, self.cut)
             filled = slice(first, min(first + rows, len(starts)))
             for array, values in zip((nats, chosen), outputs, strict=True):
                 array[filled] = processes.on_host(values)[: filled.stop - first]
@@ -119,4 +125,5 @@ def reader_of(config: Evaluation, subject: Subject, tokens: np.ndarray) -> Reade
         piece=config.piece,
         prefix=subject.prefix,
         sequence=config.sequence,
+        sharding=config.sharding,
     )

@@ -132,10 +132,19 @@ def readable(config: Training) -> Training:
     return dataclasses.replace(config, model=dataclasses.replace(config.model, attention="auto"))
 
 
-def on_device(params: dict[str, dict[str, Any]]) -> Params:
-    """Move arrays to the device one by one, out of `params`, so that each is held once."""
+def on_device(
+    params: dict[str, dict[str, Any]], mesh: Mesh | None = None, sharding: str = "replicated"
+) -> Params:
+    """Move arrays to the device one by one, out of `params`, so that each is held once; those of
+    the model to the devices of a mesh."""
+
+    def place(group: str, leaf) -> jax.Array:
+        if mesh is None or group != "model":
+            return jax.device_put(leaf)
+        return devices.placed(leaf, mesh, sharding)
+
     return {
-        group: {n: jax.block_until_ready(jax.device_put(arrays.pop(n))) for n in list(arrays)}
+        group: {n: jax.block_until_ready(place(group, arrays.pop(n))) for n in list(arrays)}
         for group, arrays in params.items()
     }
 

@@ -126,7 +126,7 @@ def placed(tree: Any, shardings: Any) -> Any:
             # A copy of the host's memory: a state is donated to each step.
             return jax.device_put(leaf, sharding, may_alias=False)
         whole = arrays_of_lead(leaf if is_lead() else np.zeros(leaf.shape, leaf.dtype))
-        return jax.make_array_from_callback(leaf.shape, sharding, lambda index: whole[index])
+        return devices.of_each(whole, sharding)
 
     return jax.tree.map(of_lead, tree, shardings)
 

@@ -86,12 +86,17 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
     return next(subjects_of(run_config(workdir), workdir, [step]))
 
 
-def subjects_of(config: Training, workdir: Path, steps: Sequence[int | None]) -> Iterator[Subject]:
+def subjects_of(
+    config: Training,
+    workdir: Path,
+    steps: Sequence[int | None],
+    place: Placing = parameters.on_device,
+) -> Iterator[Subject]:
     """Load checkpoints of a run, the last one for None; what they share is read once."""
     extensible = not building.resamples(config)
     shared: dict[str, Any] = {}
     for step in steps:
-        loaded = _load(config, workdir, step)
+        loaded = _load(config, workdir, step, place)
         plain = loaded.parts.encoding
         if extensible:
             trained = parameters.trained_arrays(plain)

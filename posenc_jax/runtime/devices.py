@@ -87,13 +87,24 @@ def cut(weight: jax.Array, mesh: Mesh | None) -> jax.Array:
     return jax.lax.with_sharding_constraint(weight, _of_cut(weight.shape, mesh))
 
 
-def copied(tree: Any, mesh: Mesh) -> Any:
-    """Copy arrays, equal in all processes, to every device."""
+def placed(tree: Any, mesh: Mesh, mode: str = "replicated") -> Any:
+    """Place arrays, equal in all processes, as `shardings` says."""
+    where = shardings(tree, mesh, mode)
     if jax.process_count() == 1:
-        return jax.device_put(tree, replicated(mesh))
-    return jax.tree.map(
-        lambda x: jax.make_array_from_process_local_data(replicated(mesh), np.asarray(x)), tree
-    )
+        return jax.device_put(tree, where)
+
+    return jax.tree.map(of_each, tree, where)
+
+
+def of_each(whole: Any, sharding: NamedSharding) -> jax.Array:
+    """Place an array that every process has."""
+    whole = np.asarray(whole)
+    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
+
+
+def cuts_weights(mesh: Mesh, mode: str) -> bool:
+    """True if products gather their weights; a row that is cut is computed with all of them."""
+    return mode == "fsdp" and mesh.shape[SEQUENCE] == 1
 
 
 def cutting(mesh: Mesh | None) -> dict[str, Mesh]:

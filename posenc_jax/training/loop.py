@@ -149,7 +149,7 @@ def _start(
             params = processes.placed(weights, shardings["params"])
         else:
             params = parameters.make(config, mesh).params()
-            params["encoding"] = devices.copied(params["encoding"], mesh)
+            params["encoding"] = devices.placed(params["encoding"], mesh)
         make_state = jax.jit(make_state, out_shardings=shardings, donate_argnums=0)
         found = 0, make_state(params)
     step, state = found

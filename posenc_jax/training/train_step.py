@@ -31,11 +31,6 @@ def summed_loss(
     return run.model.loss(inputs, targets, weights, run.encoding, **options)
 
 
-def cuts_weights(config) -> bool:
-    """True if a product gathers its weights; a row that is cut is computed with all of them."""
-    return config.sharding == "fsdp" and config.sequence == 1
-
-
 def train_step(
     parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh
 ) -> Callable:
@@ -60,8 +55,10 @@ def train_step(
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
         return jax.lax.scan(add, zero, (cut, jnp.arange(pieces)))[0]
 
+    cut = devices.cuts_weights(mesh, config.sharding)
+
     def step(state, batch):
-        with target.compiling_for(mesh, cut=cuts_weights(config)):
+        with target.compiling_for(mesh, cut=cut):
             return update(state, batch)
 
     def update(state, batch):
@@ -89,8 +86,10 @@ def train_step(
 def loss_sums(parts: Parts, config, mesh: Mesh) -> Callable:
     """Compile (params, batch) -> sums of nats, targets and bytes, without random positions."""
 
+    cut = devices.cuts_weights(mesh, config.sharding)
+
     def sums(params, batch):
-        with target.compiling_for(mesh, cut=cuts_weights(config)):
+        with target.compiling_for(mesh, cut=cut):
             nats = summed_loss(parts, params, batch, None, config.data.mask_documents, mesh)
         return nats, jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 

@@ -27,7 +27,7 @@ def computed(config, mesh):
     params, batch = parts.params(), rows(8, LENGTH)
 
     def loss(params, batch):
-        with target.compiling_for(mesh, cut=train_step.cuts_weights(config)):
+        with target.compiling_for(mesh, cut=devices.cuts_weights(mesh, config.sharding)):
             return train_step.summed_loss(parts, params, batch, None, True)
 
     placed = devices.shardings(params, mesh, config.sharding)

@@ -224,11 +224,15 @@ def test_an_adopted_model_on_four_devices_equals_one(tmp_path):
         (tmp_path / f"{number}.txt").write_text(" ".join(map(str, range(number, number + 400))))
     words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
     words += ["--config.lengths=256", "--config.protocols=planted", "--config.window=False"]
-    for count, sequence, piece in ((1, 1, 0), (4, 1, 0), (4, 4, 0), (1, 1, 64), (4, 2, 64)):
-        folder = tmp_path / f"{count}-{sequence}-{piece}"
-        more = [f"--config.sequence={sequence}"] + [f"--config.piece={piece}"] * bool(piece)
+    cases = [(4, 1, 0), (4, 4, 0), (4, 2, 64), (4, 1, 64)]
+    cases = [(*case, sharding) for case in cases for sharding in ("replicated", "fsdp")]
+    whole = [(1, 1, piece, "replicated") for piece in (0, 64)]
+    for count, sequence, piece, sharding in (*whole, *cases):
+        folder = tmp_path / f"{count}-{sequence}-{piece}-{sharding}"
+        more = [f"--config.sequence={sequence}", f"--config.sharding={sharding}"]
+        more += [f"--config.piece={piece}"] * bool(piece)
         evaluated(tmp_path / "run", folder, count, *words, *more)
-        assert_equal_evaluations(tmp_path / f"1-1-{piece}", folder)
+        assert_equal_evaluations(tmp_path / f"1-1-{piece}-replicated", folder)
 
 
 @pytest.mark.slow
@@ -322,7 +326,7 @@ encoding = posenc_jax.extend(extension, encoding, length / 128)
 for count in (1, 4):
     mesh = devices.make_mesh(jax.devices()[:count], sequence=count)
     rows = jax.ShapeDtypeStruct((1, length + 1), jnp.int32, sharding=devices.by_rows(mesh))
-    placed = devices.copied((model, encoding), mesh)
+    placed = devices.placed((model, encoding), mesh)
     compiled = losses.losses_of.lower(*placed, rows, length, mesh).compile()
     print(compiled.memory_analysis().temp_size_in_bytes)
 """
