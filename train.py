@@ -2,7 +2,7 @@
 
 Trains a model from a configuration and writes a run to DIR. The same command resumes it, or reports
 that it is done; so does --workdir=DIR alone, with the configuration saved there. The recipe may be
-followed by a size: --config=configs/rope.py:small (tiny, small, base, 125m). Fields are listed
+followed by a size: --config=configs/rope.py:small (tiny, small, base, 125m, 1b). Fields are listed
 below; for example:
 
   --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text

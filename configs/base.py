@@ -3,8 +3,8 @@
 The fields, their defaults and what each means are in posenc_jax/config/schema.py and, for the
 decoder, in models/config.py; `python train.py --help` lists them.
 
-Learning rate, warm-up and dtype of `small` and `125m` are the usual ones (nanoGPT's smallest model,
-GPT-3's), those of `base` are between them; none was tuned here.
+Learning rate, warm-up and dtype of `small`, `125m` and `1b` are the usual ones (nanoGPT's smallest
+model, GPT-3's), those of `base` are between them; none was tuned here.
 """
 
 from ml_collections import ConfigDict
@@ -19,6 +19,10 @@ SIZES = {
     | dict(learning_rate=1e-3, warmup_steps=1_000, dtype="bfloat16"),
     "125m": dict(layers=12, width=768, heads=12, train_length=1024, batch_size=256, steps=20_000)
     | dict(learning_rate=6e-4, warmup_steps=1_000, dtype="bfloat16"),
+    # For eight GPUs, of 8 rows at once each.
+    "1b": dict(layers=24, width=2048, heads=16, train_length=2048, batch_size=512, steps=50_000)
+    | dict(learning_rate=2e-4, warmup_steps=1_000, dtype="bfloat16")
+    | dict(accumulate=8, sharding="fsdp"),
 }
 
 

@@ -196,6 +196,11 @@ class Training:
     beta2: float = default(
         0.95, "of AdamW: decay of the mean of squared gradients", between(0, 0.999999)
     )
+    mu_dtype: str = default(
+        "float32",
+        "dtype of AdamW's mean of gradients: float32, or bfloat16, which saves 2 bytes a parameter",
+        one_of("float32", "bfloat16"),
+    )
     clip: float = default(1.0, "largest global norm of a gradient", above_zero(1e-30, 1e30))
     accumulate: int = default(
         1, "micro-batches per batch; the gradient is that of the whole batch", whole(1, 2**24)

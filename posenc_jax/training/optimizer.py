@@ -48,7 +48,7 @@ def warmup_of(config) -> int:
 
 def make(config) -> optax.GradientTransformation:
     mask = functools.partial(decays, family=models.family(config.model))
-    adam = optax.scale_by_adam(b1=config.beta1, b2=config.beta2)
+    adam = optax.scale_by_adam(b1=config.beta1, b2=config.beta2, mu_dtype=config.mu_dtype)
     direction = adam if config.optimizer == "adamw" else _muon_beside(adam, mask)
     return optax.chain(
         optax.clip_by_global_norm(config.clip),

@@ -159,6 +159,14 @@ def test_rematerialisation_does_not_change_losses():
     np.testing.assert_allclose(plain, again, rtol=1e-6)
 
 
+@pytest.mark.slow
+def test_the_mean_of_gradients_may_be_bfloat16():
+    state, losses, _ = run(config(mu_dtype="bfloat16"))
+    means = [leaf.dtype for path, leaf in jax.tree.leaves_with_path(state) if "mu" in str(path)]
+    assert means and set(means) == {jnp.dtype("bfloat16")}
+    np.testing.assert_allclose(losses, run(config())[1], rtol=1e-3)
+
+
 def test_random_positions_depend_on_seed_and_step_only():
     parts, optimizer, step = step_of(config("randomized", weight_decay=0.5))
 
