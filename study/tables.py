@@ -17,7 +17,7 @@ from study.gpu import tables as gpu
 from study.mixture import tables as mixture
 from study.order import law
 from study.order import tables as order
-from study.real import price
+from study.real import price, reach
 from study.real import tables as real
 from study.retrieval import tables as retrieval
 from study.speed import tables as speed
@@ -31,6 +31,7 @@ PAGES = {
     "decoding/README.md": decoding.TABLES,
     "real/README.md": real.TABLES,
     "real/price.md": price.TABLES,
+    "real/reach.md": reach.TABLES,
     "retrieval/README.md": retrieval.RETRIEVAL,
     "retrieval/shipped.md": retrieval.ADDITIONS,
     "text/README.md": text.TEXT,

@@ -1,4 +1,4 @@
-"""Tables and picture of reach.md, how far a model reads: python -m study.real.reach
+"""Tables of reach.md, how far a model reads.
 
 Every number is over books: the share that a copy keeps, the farthest usable distance, the distance
 at which half is left, and what unchanged text costs.
@@ -22,7 +22,6 @@ METHODS = (
     *("ntk:1.5", "ntk:2", "self_extend"),
 )
 SHOWN = [L // 8, L // 4, L // 2, 5 * L // 8, 3 * L // 4, 7 * L // 8, 15 * L // 16, 8_064]
-BEYOND = [L // 2, 7 * L // 8, L * 15 // 16, 9 * L // 8, 5 * L // 4, 12_160]
 
 
 class Row:
@@ -71,7 +70,7 @@ def measured() -> dict[tuple[str, int], Row]:
 
 
 def shares(length: int, distances: list[int]) -> Table:
-    """Share kept by the tokens back to the copy, and the usable length."""
+    """Share kept by the tokens back to the copy in rows of a length, and the usable length."""
     head = ["", *(f"{back:,}" for back in distances), "usable"]
     found = {method: measured().get((method, length)) for method in METHODS}
     body = [
@@ -137,13 +136,5 @@ def halves() -> Table:
 TABLES = {
     "reach-shares": lambda: shares(L, SHOWN),
     "reach-less": lambda: less_none([5_120, 6_144, 7_168, 7_680, 8_064]),
-    "reach-beyond": lambda: shares(12_288, BEYOND),
     "reach-halves": halves,
 }
-
-
-if __name__ == "__main__":
-    from posenc_jax import display
-
-    for name, make in TABLES.items():
-        print(name, display.markdown(make()), sep="\n")
