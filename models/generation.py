@@ -74,13 +74,15 @@ def generate(
     lengths: Any = None,  # [B], tokens of each row before padding on the right
     rotated: bool | None = None,
     mesh: Mesh | None = None,
+    sharding: str = "replicated",
 ) -> jax.Array:  # [B, tokens]
     """Continue each row by `tokens` tokens; after a stop token a row repeats it.
 
     One encoding for the whole pass gives what a full pass gives. A dynamic extension can also have
     one encoding per step, the prompt's first: a sequence of `tokens` encodings. `rotated` holds
     keys as rotated by the encoding that first read them (None: if that makes no difference).
-    Devices of a `mesh`, all of this process, share the cache.
+    Devices of a `mesh`, all of this process, share the cache, and with `sharding="fsdp"` the
+    weights.
     """
     pieces = stream(
         model,
@@ -95,6 +97,7 @@ def generate(
         lengths=lengths,
         rotated=rotated,
         mesh=mesh,
+        sharding=sharding,
         each=tokens,
     )
     (piece,) = pieces
@@ -115,6 +118,7 @@ def stream(
     lengths: Any = None,
     rotated: bool | None = None,
     mesh: Mesh | None = None,
+    sharding: str = "replicated",
     each: int = 8,
 ) -> Iterator[jax.Array]:  # [B, each], the last one shorter
     """Yield the tokens of `generate`, some at a time; end early once all rows have stopped."""
@@ -139,9 +143,11 @@ def stream(
     # Rows of one length share their places, which is faster.
     counts = jnp.asarray(longest if (counts == longest).all() else counts, jnp.int32)
     key = jax.random.key(0) if key is None else key
-    model = _unstacked(model)
-    if mesh is not None:
-        model, encodings = devices.placed((model, encodings), mesh)
+    if mesh is None:
+        model = _unstacked(model)
+    else:
+        model = devices.placed(model.unstacked(), mesh, sharding)
+        encodings = devices.placed(encodings, mesh)
         first = encodings[0]
     state = _begin(model, first, rows, cache, counts, sampling, key)
     out = state.token[:, None]

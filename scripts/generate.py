@@ -39,6 +39,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--sequence", type=int, default=1, help="devices that share the cache; default: 1"
     )
+    parser.add_argument(
+        "--sharding", default="replicated", help="fsdp: these devices share the weights too"
+    )
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     options = parser.parse_args(argv[1:])
     return terminal.code_of(lambda: write(options))
@@ -47,13 +50,14 @@ def main(argv: list[str]) -> int:
 def write(options: argparse.Namespace) -> None:
     backend.configure()
     from posenc_jax.evaluation.generate import continued
+    from posenc_jax.runs import parameters
     from posenc_jax.runs.subject import load_subject
     from posenc_jax.runtime.errors import ConfigError
 
-    subject = load_subject(options.run, options.step)
+    subject = load_subject(options.run, options.step, parameters.on_host)
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
-    drawn = ("extension", "semantics", "temperature", "top_k", "top_p", "seed", "sequence")
-    choices = {name: getattr(options, name) for name in drawn}
+    drawn = ("extension", "semantics", "temperature", "top_k", "top_p", "seed")
+    choices = {name: getattr(options, name) for name in (*drawn, "sequence", "sharding")}
     before = prompt
     try:
         for text in continued(subject, prompt, options.tokens, **choices):

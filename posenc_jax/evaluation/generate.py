@@ -34,13 +34,15 @@ def continued(
     top_p: float | None = None,
     seed: int = 0,
     sequence: int = 1,
+    sharding: str = "replicated",
 ) -> Iterator[str]:
     """Yield the text that follows a prompt, as it is generated, up to the end of the text.
 
-    `sequence` devices share the cache.
+    `sequence` devices share the cache, and with `sharding="fsdp"` the weights.
     """
     devices.check(sequence)
     choice("semantics", semantics, SEMANTICS)
+    choice("sharding", sharding, devices.MODES)
     token_count("tokens", tokens)
     encoder = subject.tokenizer
     ids = encoder.encode(prompt, "the prompt") if prompt else np.zeros(0, np.int32)
@@ -51,7 +53,7 @@ def continued(
         raise ConfigError("prompt is empty; give at least one token to continue")
     end = tokenizer.end_of_text(encoder)
     pieces = models.stream(
-        subject.parts.model,
+        subject.parts.model.unstacked(),  # views, where its arrays are on the host
         _encodings(subject, extension, semantics, len(ids), tokens),
         ids[None],
         tokens=tokens,
@@ -62,6 +64,7 @@ def continued(
         stop=end,
         rotated=True if semantics == "stale" else None,
         mesh=devices.make_mesh(jax.devices()[:sequence], sequence) if sequence > 1 else None,
+        sharding=sharding,
     )
     # Decoded with the prompt: a tokenizer may drop the space at the beginning of a text.
     written, so_far = encoder.decode(ids), ids

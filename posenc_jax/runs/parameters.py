@@ -149,6 +149,11 @@ def on_device(
     }
 
 
+def on_host(params: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Leave the model's arrays on the host; an extension may compute with the encoding's."""
+    return params | on_device({"encoding": params["encoding"]})
+
+
 def trained_arrays(encoding: Encoding) -> dict[str, jax.Array]:
     mask = jax.tree.leaves(trained_mask(encoding))
     pairs = zip(by_path(encoding).items(), mask, strict=True)

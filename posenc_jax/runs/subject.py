@@ -81,9 +81,11 @@ def load_run(workdir, step: int | None = None) -> Run:
     return Run(loaded.parts.model, loaded.parts.encoding, loaded.config, encoder)
 
 
-def load_subject(workdir: Path, step: int | None = None) -> Subject:
+def load_subject(
+    workdir: Path, step: int | None = None, place: Placing = parameters.on_device
+) -> Subject:
     """Load a run for an evaluation, at its last or a given checkpoint."""
-    return next(subjects_of(run_config(workdir), workdir, [step]))
+    return next(subjects_of(run_config(workdir), workdir, [step], place))
 
 
 def subjects_of(
@@ -167,13 +169,7 @@ def _newest_card(workdir: Path) -> dict[str, Any]:
 def weights_of(config: Training) -> parameters.Params:
     """The weights of `init_from` on the host, with the run's own extension."""
     workdir = Path(config.init_from)
-    # Of the encoding on the device, for an extension that resamples it.
-    source = _load(
-        run_config(workdir),
-        workdir,
-        None,
-        place=lambda params: params | parameters.on_device({"encoding": params["encoding"]}),
-    )
+    source = _load(run_config(workdir), workdir, None, parameters.on_host)
     kept = config.extension == source.config.extension
     parts = parameters.blank(config) if kept else parameters.unextended(config)
     saved, fresh = source.parts.params(), parts.params()

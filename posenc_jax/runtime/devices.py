@@ -13,6 +13,7 @@ from posenc_jax.checks import whole_number
 from posenc_jax.runtime.errors import ConfigError
 
 DATA, SEQUENCE = AXES = ("data", "sequence")
+MODES = REPLICATED, FSDP = ("replicated", "fsdp")  # of sharding weights
 
 
 def make_mesh(devices=None, sequence: int = 1) -> Mesh:
@@ -59,7 +60,7 @@ def shardings(tree: Any, mesh: Mesh, mode: str) -> Any:
     """Return the sharding of each array: `replicated` copies it to all devices, `fsdp` cuts it."""
 
     def place(leaf) -> NamedSharding:
-        return replicated(mesh) if mode == "replicated" else _of_cut(leaf.shape, mesh)
+        return replicated(mesh) if mode == REPLICATED else _of_cut(leaf.shape, mesh)
 
     return jax.tree.map(place, tree)
 
@@ -87,7 +88,7 @@ def cut(weight: jax.Array, mesh: Mesh | None) -> jax.Array:
     return jax.lax.with_sharding_constraint(weight, _of_cut(weight.shape, mesh))
 
 
-def placed(tree: Any, mesh: Mesh, mode: str = "replicated") -> Any:
+def placed(tree: Any, mesh: Mesh, mode: str = REPLICATED) -> Any:
     """Place arrays, equal in all processes, as `shardings` says."""
     where = shardings(tree, mesh, mode)
     if jax.process_count() == 1:
@@ -104,7 +105,7 @@ def of_each(whole: Any, sharding: NamedSharding) -> jax.Array:
 
 def cuts_weights(mesh: Mesh, mode: str) -> bool:
     """True if products gather their weights; a row that is cut is computed with all of them."""
-    return mode == "fsdp" and mesh.shape[SEQUENCE] == 1
+    return mode == FSDP and mesh.shape[SEQUENCE] == 1
 
 
 def cutting(mesh: Mesh | None) -> dict[str, Mesh]:

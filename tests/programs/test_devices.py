@@ -287,7 +287,8 @@ print(json.dumps(found))
 def test_generated_text_is_the_same_on_four_devices(whole):
     words = ["scripts/generate.py", whole[0], "--prompt=abc", "--tokens=40"]
     one, four = (on_devices(4, *words, f"--sequence={n}") for n in (1, 4))
-    assert one == four != ""
+    shared = on_devices(4, *words, "--sequence=4", "--sharding=fsdp")
+    assert one == four == shared != ""
     for wrong, reason in ((0, "sequence must be"), (3, "sequence = 3 must divide the number")):
         assert reason in on_devices(4, *words, f"--sequence={wrong}", code=2)
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from running import script
@@ -11,6 +12,7 @@ import posenc_jax
 from posenc_jax.encoding import Dims
 from posenc_jax.evaluation import generate
 from posenc_jax.evaluation.generate import continued
+from posenc_jax.runs import parameters
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime.errors import ConfigError
 
@@ -24,6 +26,16 @@ def test_a_text_is_continued_as_by_generate(whole):
     out = models.generate(subject.parts.model, subject.parts.encoding, tokens, tokens=21)
     expected = PROMPT + subject.tokenizer.decode(np.asarray(out)[0])
     assert said.rstrip("\n") == expected.rstrip("\n")
+
+
+def test_a_model_on_the_host_is_held_once_on_the_device(whole):
+    before = sum(array.nbytes for array in jax.live_arrays())
+    subject = load_subject(whole[0], place=parameters.on_host)
+    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(subject.parts.model))
+    pieces = continued(subject, PROMPT, 60)
+    next(pieces)
+    held = sum(array.nbytes for array in jax.live_arrays()) - before
+    assert weights <= held < 1.6 * weights  # and the cache
 
 
 def test_semantics_of_a_dynamic_extension_differ_beyond_the_trained_length(whole):
