@@ -308,9 +308,11 @@ def _moved(fused: Computation) -> int:
         return min(total, whole)
 
     def written(one: Instruction) -> int:
-        while one.op in ("bitcast", "convert") and one.operands:
-            one = fused[one.operands[0]]
-        return fused[one.operands[1]].size if one.op == "dynamic-update-slice" else one.size
+        inner = one
+        while inner.op in ("bitcast", "convert") and inner.operands:
+            inner = fused[inner.operands[0]]
+        sliced = inner.op == "dynamic-update-slice"
+        return fused[inner.operands[1]].size if sliced else one.size
 
     root = next(one for one in fused.values() if one.root)
     outputs = [fused[name] for name in root.operands] if root.op == "tuple" else [root]
