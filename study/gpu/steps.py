@@ -19,33 +19,41 @@ from posenc_jax.training import train_step
 from posenc_jax.training.console import PEAK_FLOPS
 from posenc_jax.training.optimizer import make
 
-# What a GPU is given and a CPU is not, each taken back: layers written out, and large logits.
-LOOP, PIECES = "125m rope, layers in a loop", "125m rope, logits in pieces of 64 MiB"
 ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # keep a device busy
 VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304}
 STEPS = (
     *((size, "rope") for size in ("125m", "base", "small", "tiny")),
-    *(("125m", name) for name in ("fire", "t5", "alibi")),
+    *(("125m", name) for name in ("fox", "relative", "retention", "fire", "t5", "alibi")),
 )
 
 
 def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
     product_size, steps = (512, (("tiny", "rope"),)) if dry else (8192, STEPS)
-    found = {"product": functools.partial(product, product_size)}
-    if not dry:
-        back = functools.partial(step, "125m", "rope", ROWS["125m"])
-        found |= {
-            LOOP: functools.partial(back, scan=True),
-            PIECES: functools.partial(in_pieces, back),
-        }
-    return found | {
+    found = {
         f"{size} {name}": functools.partial(step, size, name, 2 if dry else ROWS[size])
         for size, name in steps
     }
+    size = steps[0][0]
+    whole = found[f"{size} rope"]
+    # The step as it is, and with a change for a GPU taken back.
+    changes = {
+        "log-sum in two passes": functools.partial(in_two_passes, whole),
+        "log-sum in one pass": whole,
+        "layers in a loop": functools.partial(whole, scan=True),
+        "logits in pieces of 64 MiB": functools.partial(in_pieces, whole),
+    }
+    changed = {f"{size} rope, {what}": call for what, call in changes.items()}
+    return {"product": functools.partial(product, product_size)} | changed | found
 
 
 def in_pieces(call: Callable[[], dict]) -> dict:
     with mock.patch.dict(likelihoods.LOGITS, gpu=likelihoods.LOGITS["cpu"]):
+        return call()
+
+
+def in_two_passes(call: Callable[[], dict]) -> dict:
+    two = functools.partial(jax.nn.logsumexp, axis=-1)
+    with mock.patch.object(likelihoods, "logsum_of", two):
         return call()
 
 

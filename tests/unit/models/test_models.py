@@ -261,6 +261,14 @@ def test_losses_in_pieces_equal_losses_at_once(
     close(gradients_, gradients, atol=1e-5)
 
 
+def test_log_sums_in_one_pass_are_those_of_two(monkeypatch):
+    logits = jnp.asarray(100 * np.random.default_rng(0).normal(size=(5, 300)), jnp.float32)
+    of_two = likelihoods.logsum_of(logits)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert "reduce_max" not in str(jax.make_jaxpr(likelihoods.logsum_of)(logits))
+    np.testing.assert_allclose(likelihoods.logsum_of(logits), of_two, rtol=1e-6)
+
+
 def test_hooks_refuse_positions_beyond_float32(encoding):
     """Direct calls check positions; under jit their values are unknown."""
     hooks = []
