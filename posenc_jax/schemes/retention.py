@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.attention import ring
+from posenc_jax.attention import ring, target
 from posenc_jax.attention.plain import visible
 from posenc_jax.attention.sharpest import blocks, by_queries
 from posenc_jax.checks import flag
@@ -12,6 +12,7 @@ from posenc_jax.encoding import Dims, Encoding, Tokens, fixed
 from posenc_jax.schemes import rope
 
 CHUNK = 128  # tokens
+CHUNKS = 8  # at once on a GPU or a TPU; on a CPU one, which fits its cache
 
 
 class Retention(Encoding):
@@ -22,7 +23,7 @@ class Retention(Encoding):
     Queries and keys are rotated, or not (Lightning attention, Qin et al. 2024, arXiv:2401.04658). A
     row at positions 0, 1, 2, ... is computed by chunks, each with a state [K, K] of all keys before
     it: memory is linear in the length, and a cache holds the state alone; within a window it holds
-    keys. Norms cancel factors on queries. Sums are float32.
+    keys. Norms cancel factors on queries. The state is float32.
     """
 
     attends_across_devices = True
@@ -55,34 +56,46 @@ class Retention(Encoding):
         batch, heads, length, size = q.shape
         k, v = _of_each_head(q, k, v)
         chunk = min(CHUNK, length)
-        starts, places = np.arange(0, length, chunk), np.arange(chunk)
+        each = 1 if target.platform() == "cpu" else min(CHUNKS, -(-length // chunk))
+        starts = np.arange(0, length, each * chunk)[:, None] + chunk * np.arange(each)  # [n, N]
+        places = np.arange(chunk)[:, None]
         counts = jnp.atleast_1d(length if counts is None else counts)  # [B or 1]
-        near = self._decay(places[None, :, None] - places[None, None, :])  # [1, H, C, C]
-        far = self._decay(places[None, :, None] + 1)  # [1, H, C, 1]
+        near = self._decay((places - places.T)[None, None])  # [1, H, 1, C, C]
+        far = self._decay(places[None, None] + 1)  # [1, H, 1, C, 1]
 
-        def step(state, part):
-            q, k, v, start, of = part
-            left = jnp.clip(counts - start, 0, chunk)[:, None, None]  # [B or 1, 1, 1]
-            to_end = self._decay(left - 1 - places[None, :, None])  # [B or 1, H, C, 1]
-            scores, kept = _product("bhqk,bhsk->bhqs", q, k) * near, self._decay(left)
-            out = far * _product("bhqk,bhkv->bhqv", q, state)
+        def step(state, part):  # N chunks
+            *qkv, start, of = part
+            q, k, v = (x.reshape(*x.shape[:2], each, chunk, -1) for x in qkv)
+            left = jnp.clip(counts[:, None] - start[None], 0, chunk)  # [B or 1, N]
+            left = left[..., None, None]
+            to_end = self._decay(left - 1 - places[None, None])  # [B or 1, H, N, C, 1]
+            scores = _rounded("bhnqk,bhnsk->bhnqs", q, k) * near
+            reach, kept = far, self._decay(left)
             if of is not None:
-                own, last, previous = (ids[:, None, :, None] for ids in of)  # [B, 1, C or 1, 1]
-                scores = jnp.where(own == own.swapaxes(2, 3), scores, 0.0)
-                out = jnp.where(own == previous, out, 0.0)
+                own, last, previous = (ids.reshape(len(ids), 1, each, -1, 1) for ids in of)
+                scores = jnp.where(own == own.swapaxes(3, 4), scores, 0.0)
                 to_end, kept = to_end * (own == last), kept * (last == previous)
-            out = out + _product("bhqs,bhsv->bhqv", scores.astype(v.dtype), v)
-            state = kept * state + _product("bhsk,bhsv->bhkv", k * to_end, v)
-            return state, _normalised(out * size**-0.5).astype(q.dtype)
+                reach = far * (own == previous)
+            added = _rounded("bhnsk,bhnsv->bhnkv", (k * to_end).astype(k.dtype), v)
+            states = []
+            for n in range(each):
+                states.append(state)
+                state = kept[:, :, n] * state + added[:, :, n]
+            seen = jnp.stack(states, axis=2).astype(q.dtype)
+            out = reach * _rounded("bhnqk,bhnkv->bhnqv", q, seen)
+            out = out + _rounded("bhnqs,bhnsv->bhnqv", scores.astype(v.dtype), v)
+            out = _normalised(out * size**-0.5).astype(q.dtype)
+            return state, out.reshape(batch, heads, each * chunk, -1)
 
         of = None
         if documents is not None:
-            own = blocks(documents, 1, chunk, fill=-1)  # [n, B, C]
-            last = documents.T[np.minimum(starts + chunk, length) - 1][..., None]  # [n, B, 1]
-            of = own, last, jnp.concatenate([last[:1], last[:-1]])
+            ends = (starts + chunk).clip(max=length) - 1
+            at_ends = (documents[:, at] for at in (ends, (starts - 1).clip(0, length - 1)))
+            own = blocks(documents, 1, each * chunk, fill=-1)  # [n, B, N C]
+            of = own, *(jnp.moveaxis(ids, 1, 0) for ids in at_ends)  # [n, B, N] twice
         if before is None:
             before = jnp.zeros((batch, heads, size, v.shape[3]))
-        parts = (*(blocks(x, 2, chunk) for x in (q, k, v)), starts, of)
+        parts = (*(blocks(x, 2, each * chunk) for x in (q, k, v)), starts, of)
         after, out = jax.lax.scan(jax.checkpoint(step), before, parts)
         return jnp.moveaxis(out, 0, 2).reshape(batch, heads, -1, v.shape[3])[:, :, :length], after
 
@@ -97,10 +110,11 @@ class Retention(Encoding):
 
         return by_queries(of_block, q, k, v, q_tokens, k_tokens)
 
-    def _decay(self, back) -> jax.Array:  # [B or 1, Q, S] -> [B or 1, H, Q, S]
+    def _decay(self, back) -> jax.Array:  # [B or 1, ...] -> [B or 1, H, ...]
         """Powers of lambda; 0 for tokens behind the end."""
         back = back[:, None]
-        powers = jnp.exp(-self.rate[None, :, None, None] * jnp.maximum(back, 0))
+        rate = self.rate.reshape(1, -1, *[1] * (back.ndim - 2))
+        powers = jnp.exp(-rate * jnp.maximum(back, 0))
         return jnp.where(back < 0, 0.0, powers)
 
 
@@ -111,6 +125,12 @@ def _of_each_head(q, k, v):  # [B, G, S, K] twice -> [B, H, S, K]
 
 def _normalised(out: jax.Array) -> jax.Array:  # [..., K]
     return out * jax.lax.rsqrt(jnp.mean(out**2, axis=-1, keepdims=True) + 1e-6)
+
+
+def _rounded(names: str, a, b):
+    """A product of the type of its operands, for a GPU multiplies bfloat16 with a float32 gradient
+    ten times as slowly."""
+    return jnp.einsum(names, a, b, precision="highest")
 
 
 def _product(names: str, a, b):

@@ -27,6 +27,7 @@ from posenc_jax.attention import attend, attention
 from posenc_jax.encoding import Dims
 from posenc_jax.evaluation import diagnostics
 from posenc_jax.positions import tokens_of_row
+from posenc_jax.schemes import retention
 
 P = 6
 VARIANTS = [{}, {"attend_current": True}, {"remainder": True}]  # of stick-breaking
@@ -271,6 +272,30 @@ def test_both_forms_of_retention_have_the_same_gradients():
 
     for chunked, quadratic in zip(*gradients(*qkv(300)), strict=True):
         np.testing.assert_allclose(chunked, quadratic, atol=1e-5 * np.abs(quadratic).max())
+
+
+@pytest.mark.parametrize("cut", [None, 170])
+def test_chunks_of_retention_at_once_are_chunks_in_turn(cut, monkeypatch):
+    """On a GPU, at a length that they do not divide: outputs, gradients, and the state after the
+    first tokens alone."""
+    heads = [jnp.swapaxes(x, 1, 2) for x in qkv(300)]
+    ids = documents(300, cut)
+    before = jnp.asarray(np.random.default_rng(4).normal(size=(B, H, K, K)), jnp.float32)
+    counts = np.resize([300, 150, 7], B)
+    given = (None, before, counts) if ids is None else (ids.astype(jnp.int32),)
+
+    def run():
+        def both(*heads):
+            out, after = build("retention")._by_chunks(*heads, *given)
+            return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.sin(after)), (out, after)
+
+        return jax.jit(jax.grad(both, (0, 1, 2), has_aux=True))(*heads)
+
+    in_turn = run()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(retention, "CHUNKS", 2)
+    for one, other in zip(*map(jax.tree.leaves, (run(), in_turn)), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-6 * np.abs(other).max())
 
 
 def test_sums_of_retention_stay_float32_in_bfloat16():
