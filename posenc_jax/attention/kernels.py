@@ -2,7 +2,7 @@
 
 ALiBi needs no bias in the kernel: a constant per query cancels in the softmax, so m j replaces
 -m (i - j), and m j is a product of a few more entries of q and k. Other biases are materialised for
-cuDNN, up to MATERIALISED keys; splash attention takes none.
+cuDNN, up to MATERIALISED keys and PIECE numbers; splash attention takes none.
 """
 
 from typing import Any
@@ -18,7 +18,8 @@ from posenc_jax.encoding import DistanceBias, Encoding, Phase, SlopeBias, Tokens
 from posenc_jax.layers import bearer, chunk_of, overrides
 from posenc_jax.runtime.devices import DATA
 
-MATERIALISED = 4096  # keys up to which a bias is materialised, [1, H, T, T]
+MATERIALISED = 4096  # keys up to which a bias is materialised, [B or 1, H, T, T]
+PIECE = 1 << 29  # numbers of a materialised bias at once, 1 GiB
 CUDNN = "cudnn"  # the implementation requested from jax.nn
 LANES = 128  # splash attention takes multiples of this number of keys
 EXTRA = 8  # entries that carry ALiBi's bias
@@ -48,20 +49,33 @@ def cudnn(
         check_fits(encoding, "heads", q.shape[1])
     if biased and window is not None:
         raise Unfit("a window together with a bias")
-    bias = None
     q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
     size = q.shape[3]
+    options: Any = dict(size=size, is_causal=True, window=window)
     slopes = _slopes(encoding) if k_tokens.contiguous else None
     if slopes is not None:
-        q, k = _with_slopes(q, k, slopes * size**0.5)
-    elif biased:
-        if length > MATERIALISED or q_tokens.position.ndim > 1:
-            raise Unfit(
-                f"a bias of more than {MATERIALISED} keys, or one that differs between rows"
-            )
-        full: Any = bias_of(encoding, q_tokens, k_tokens, length, length)
-        bias = full[None].astype(q.dtype)  # cuDNN returns NaN for a float32 bias
-    return call_cudnn(q, k, v, bias, size=size, is_causal=True, window=window)
+        return call_cudnn(*_with_slopes(q, k, slopes * size**0.5), v, **options)
+    if not biased:
+        return call_cudnn(q, k, v, **options)
+    by_row = differs_by_row(encoding, k_tokens)
+    rows = target.share_of_rows(len(q)) if by_row else 1
+    if length > MATERIALISED or rows * q.shape[1] * length**2 > PIECE:
+        raise Unfit(f"a bias of more than {MATERIALISED} keys or {PIECE:,} numbers")
+
+    def call(q, k, v, encoding, q_tokens, k_tokens):
+        bias: Any = bias_of(encoding, q_tokens, k_tokens, length, length)
+        bias = bias.reshape(-1, *bias.shape[-3:]).astype(q.dtype)  # float32: cuDNN returns NaN
+        return call_cudnn(q, k, v, bias, **options)
+
+    if by_row:  # the backward pass computes the bias again, and not the attention
+        call = jax.checkpoint(call, policy=lambda of, *_, **__: "attention" in of.name)
+    return call(q, k, v, encoding, q_tokens, k_tokens)
+
+
+def differs_by_row(encoding: Encoding, tokens: Tokens) -> bool:
+    """Whether each row of a batch has a bias of its own."""
+    by_content = overrides(encoding, "read") or tokens.document is not None
+    return by_content or tokens.position.ndim > 1
 
 
 def call_cudnn(
@@ -205,7 +219,6 @@ def _check_tokens(q, k, v, q_tokens: Tokens, k_tokens: Tokens) -> None:
 
 def _check_hooks(encoding: Encoding) -> None:
     for hook, what in (
-        ("read", "a bias from features of tokens"),
         ("sink", "a learned sink"),
         ("regions", "keys at several positions"),
     ):

@@ -14,12 +14,14 @@ import jax.numpy as jnp
 
 from posenc_jax.attention import target
 from posenc_jax.attention.kernels import (
+    PIECE,
     Unfit,
     call_cudnn,
     call_splash,
     check_cudnn,
     check_splash,
     cudnn,
+    differs_by_row,
     divided,
     splash,
 )
@@ -29,7 +31,6 @@ from posenc_jax.encoding import Encoding, Phase, Region, Tokens
 from posenc_jax.layers import chunk_of, overrides
 
 PLATFORMS = ("gpu", "tpu")
-PIECE = 1 << 29  # numbers of a materialised bias at once, 1 GiB
 PIECES = 8  # at least, since a piece reads no keys after its own
 
 
@@ -216,8 +217,7 @@ def by_pieces(
     """Attention of a piece of the queries at a time, with the mask in the bias."""
     heads, length = q.shape[1:3]
     q, k, v = ready(q, k, v, encoding, q_tokens, k_tokens, phase)
-    of_rows = overrides(encoding, "read") or k_tokens.document is not None
-    rows = len(q) if of_rows or k_tokens.position.ndim > 1 else 1
+    rows = len(q) if differs_by_row(encoding, k_tokens) else 1
     most = min(PIECE // (rows * heads * length), length // PIECES)
     piece = 1 << max(6, most.bit_length() - 1)
     outs = []

@@ -13,7 +13,7 @@ from posenc_jax.encoding import Encoding, Phase, Tokens
 from posenc_jax.layers import overrides, topk_of
 
 SCORES = 2**20  # held at once on a CPU, in its cache: 4 MiB in float32
-ON_DEVICE = 2**24  # the same on a GPU or a TPU
+ON_DEVICE = 2**27  # the same on a GPU or a TPU: 512 MiB
 PIECES = 4  # of the queries; each compiles a program of its own
 
 
@@ -60,7 +60,7 @@ def by_queries(
         for tokens, order in ((q_tokens, q_order), (k_tokens, k_order))
     )
     scores = SCORES if target.platform() == "cpu" else ON_DEVICE
-    size = max(1, scores // (q.shape[0] * q.shape[1] * keys))
+    size = max(1, scores // (target.share_of_rows(len(q)) * q.shape[1] * keys))
     if queries <= size:
         return compute(q, k, v, q_tokens, k_tokens)
 

@@ -31,6 +31,8 @@ from posenc_jax.runtime.terminal import clock
 from study.gpu import campaign, determinism, kernels, rows, steps
 from study.gpu.records import BEGUN, DONE, FAILED, Records
 
+# Measurements that the library waits for, before the rest of every part.
+FIRST = ("kernels/fox", "kernels/relative", "steps/125m rope, log-sum")
 RUNS = Path("runs/gpu")
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 PROBE = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
@@ -120,6 +122,7 @@ def measured(records: Records, dry: bool, until: float, again: bool) -> int:
     }
     kept = (DONE,) if again else (DONE, FAILED)
     left = [key for key in every if records.by_key.get(key, {}).get("state") not in kept]
+    left.sort(key=urgency)
     began = time.monotonic()
     for number, key in enumerate(left):
         spent = time.monotonic() - began
@@ -135,6 +138,10 @@ def measured(records: Records, dry: bool, until: float, again: bool) -> int:
             records.add(key, DONE, **values)
         print(f"[{number + 1}/{len(left)}{rest}] {key}  {shown(records.by_key[key])}", flush=True)
     return AGAIN if left else OK
+
+
+def urgency(key: str) -> list[bool]:
+    return [not key.startswith(first) for first in FIRST]
 
 
 def trained(out: Path, dry: bool, until: float) -> int:

@@ -19,13 +19,16 @@ from posenc_jax.layers import overrides
 
 ALLOWED = 3.0  # times the error of plain attention
 LEAST = 0.01  # an error that is always allowed
+BY_ROW = ("fox", "relative")  # whose gradient comes through a bias of each row
 # The backward pass subtracts sums of rounded outputs, which do not cancel in FIRE's sums.
 OF_ROUNDING = {"fire": 0.02}
 
 
 def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
     batch, heads, size, length = (1, 2, 8, 64) if dry else (4, 12, 64, 1024)
-    rows = dict.fromkeys(schemes.names(), [batch]) | {"rope": [batch, 8 * batch, 32 * batch]}
+    rows = dict.fromkeys((*BY_ROW, *schemes.names()), [batch]) | {
+        "rope": [batch, 8 * batch, 32 * batch]
+    }
     seconds = 0.0 if dry else 1.0
     return {
         f"{name}@{length}" + (f"x{count}" if count > batch else ""): functools.partial(

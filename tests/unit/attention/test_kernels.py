@@ -1,6 +1,7 @@
 """GPU and TPU kernels: inputs, lowering and unsupported cases."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ from posenc_jax.encoding import Tokens
 pytestmark = pytest.mark.sampled
 
 B, H, T, K = 2, DIMS.heads, 128, DIMS.head_dim
-QUICK = {"nope": 1, "rope": H, "pope": 1, "alibi": H, "t5": 1}
+QUICK = {"nope": 1, "rope": H, "pope": 1, "alibi": H, "t5": 1, "fox": 1, "relative": H}
+BY_ROW = ("fox", "relative")  # each row has a bias of its own
 
 
 def setting(name, dtype, groups=H, length=T):
@@ -30,16 +32,28 @@ def setting(name, dtype, groups=H, length=T):
     return (q, k, v, encoding), {"q_tokens": tokens, "k_tokens": tokens, "phase": phase}
 
 
+def inputs(length):
+    """The inputs of a layer, from which some encodings read features."""
+    x = np.random.default_rng(2).normal(size=(B, length, DIMS.width))
+    return jnp.asarray(x, jnp.float32)
+
+
+def with_features(encoding, x, places):
+    features = encoding.read(x)
+    sides = ("q_tokens", "k_tokens")
+    return places | {side: places[side].replace(features=features) for side in sides}
+
+
 def outputs_and_gradients(way, given, places, **options):
     q, k, v, encoding = given
 
-    def loss(q, k, v):
-        out = way(q, k, v, encoding, **places, **options)
+    def loss(q, k, v, x):
+        out = way(q, k, v, encoding, **with_features(encoding, x, places), **options)
         out = out[0] if way is plain else out  # without its log-sum
         return jnp.sum(out.astype(jnp.float32) ** 2), out
 
-    gradient = jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))
-    (_, out), gradients = gradient(q, k, v)
+    gradient = jax.jit(jax.value_and_grad(loss, (0, 1, 2, 3), has_aux=True))
+    (_, out), gradients = gradient(q, k, v, inputs(q.shape[2]))
     return [np.asarray(x, np.float32) for x in (out, *gradients)]
 
 
@@ -47,7 +61,7 @@ def outputs_and_gradients(way, given, places, **options):
     ("name", "groups"),
     [
         pytest.param(name, groups, marks=[] if QUICK.get(name) == groups else pytest.mark.slow)
-        for name in ("nope", "rope", "pope", "xpos", "alibi", "t5", "kerple_log", "fire")
+        for name in ("nope", "rope", "pope", "xpos", "alibi", "t5", "kerple_log", "fire", *BY_ROW)
         for groups in (H, 1)
     ],
 )
@@ -136,22 +150,35 @@ def pretend(monkeypatch):
 
 
 def lowered(name, platform, dtype, how="kernel", length=T):
-    (q, k, v, encoding), places = setting(name, dtype, length=length)
-
-    def loss(q, k, v, encoding):
-        out = attention(q, k, v, encoding, implementation=how, **places)
-        return jnp.sum(out.astype(jnp.float32))
-
-    gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
-    return gradient.trace(q, k, v, encoding).lower(lowering_platforms=(platform,)).as_text()
+    given, places = setting(name, dtype, length=length)
+    gradient = jax.jit(jax.grad(functools.partial(loss_of, places, how), (0, 1, 2, 4)))
+    traced = gradient.trace(*given, inputs(length))
+    return traced.lower(lowering_platforms=(platform,)).as_text()
 
 
-@pytest.mark.parametrize("name", ["nope", "rope", "pope", "alibi", "t5", "kerple_log", "fire"])
-def test_the_program_for_a_gpu_calls_cudnn(name, pretend):
+def loss_of(places, how, q, k, v, encoding, x):
+    places = with_features(encoding, x, places)
+    out = attention(q, k, v, encoding, implementation=how, **places)
+    return jnp.sum(out.astype(jnp.float32))
+
+
+@pytest.mark.parametrize(
+    "name", ["nope", "rope", "pope", "alibi", "t5", "kerple_log", "fire", *BY_ROW]
+)
+def test_the_program_for_a_gpu_calls_cudnn_once_each_way(name, pretend):
     pretend("gpu")
     text = lowered(name, "cuda", jnp.bfloat16)
-    assert "__cudnn$fmha" in text
-    assert "Backward" in text
+    calls = re.findall(r"@__cudnn\$fmha\w*", text)
+    assert [call.endswith("Backward") for call in sorted(calls)] == [False, True]
+
+
+@pytest.mark.parametrize("name", BY_ROW)
+def test_a_bias_of_each_row_is_not_kept_for_the_backward_pass(name, pretend):
+    pretend("gpu")
+    given, places = setting(name, jnp.bfloat16)
+    loss = functools.partial(loss_of, places, "kernel")
+    kept = jax.eval_shape(lambda *given: jax.vjp(loss, *given)[1], *given, inputs(T))
+    assert max(leaf.size for leaf in jax.tree.leaves(kept)) < B * H * T * T
 
 
 @pytest.mark.parametrize("name", ["nope", "rope", "pope", "alibi"])
@@ -199,14 +226,17 @@ def test_missing_cudnn_is_reported(pretend, caplog, monkeypatch):
     assert "cuDNN is not detected" in caplog.text
 
 
-def test_what_kernels_cannot_compute_is_refused():
+def test_what_kernels_cannot_compute_is_refused(monkeypatch):
+    monkeypatch.setattr(kernels, "PIECE", B * H * T * T - 1)
     (q, k, v, rope), places = setting("rope", jnp.bfloat16)
     chunked = posenc_jax.build("nope", DIMS).replace(chunk=7)
     own = posenc_jax.build("stick_breaking", DIMS)
+    fox = posenc_jax.build("fox", DIMS, key=jax.random.key(5))
     by_kernel = functools.partial(attention, implementation="kernel")
     for way, encoding, reason in (
         (kernels.splash, chunked, "chunks that do not see each other"),
         (kernels.cudnn, posenc_jax.extend("dca", rope, 2.0), "keys at several positions"),
+        (kernels.cudnn, fox, f"{B * H * T * T - 1:,} numbers"),
         (by_kernel, own, "the own attention of encoding 'stick_breaking'"),
         (by_kernel, rope, "needs a GPU or a TPU, but this process runs on cpu"),
     ):
