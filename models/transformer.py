@@ -96,7 +96,7 @@ class Transformer(nnx.Module):
         """Return the nats of each target and the token ranked first; options as in `hidden`.
 
         The targets are those of the last N tokens. With a mesh, each of the devices along its axis
-        `sequence` computes a piece of every row.
+        `sequence` computes two pieces of every row.
         """
         self._check_vocabulary("targets", targets)
         if mesh is None:
@@ -104,7 +104,7 @@ class Transformer(nnx.Module):
         encoding = encoding.for_rows(tokens.shape[1])
         x, row = self._embedded_row(tokens, encoding, **options)
         length = tokens.shape[1]
-        unscored, fill = length - targets.shape[1], -length % mesh.shape[devices.SEQUENCE]
+        unscored, fill = length - targets.shape[1], -length % (2 * mesh.shape[devices.SEQUENCE])
         targets = jnp.pad(targets, ((0, 0), (unscored, fill)), constant_values=UNSCORED)
         x = jnp.pad(x, ((0, 0), (0, fill), (0, 0)))
         x = jax.lax.with_sharding_constraint(x, devices.by_pieces(mesh))

@@ -1,5 +1,5 @@
-"""Rows that are cut along their length over devices: each holds a piece of every row, and the keys
-travel around a ring of the devices (Liu et al. 2023, arXiv:2310.01889)."""
+"""Rows that are cut along their length over devices: each holds two pieces of every row, and the
+keys travel around a ring of the devices (Liu et al. 2023, arXiv:2310.01889)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,19 +29,52 @@ def check(encoding: Encoding) -> None:
 
 
 def over_pieces(call: Callable, mesh: Mesh, whole: Any, rows: Any) -> Any:
-    """Call a function of whole arrays and of rows, [T] or [B, T, ...], on each piece of the rows;
-    it returns arrays [B, T, ...]."""
+    """Call a function of whole arrays and of rows, [T] or [B, T, ...], on each device's tokens of
+    the rows, as they are dealt; it returns arrays [B, T, ...]."""
 
     def cut(leaf) -> PartitionSpec:
         if leaf.ndim == 1:
             return PartitionSpec(SEQUENCE)
         return PartitionSpec(DATA if len(leaf) > 1 else None, SEQUENCE)
 
+    def run(whole, rows):
+        return in_order(call(whole, dealt(rows, SEQUENCE)), SEQUENCE)
+
     specs = PartitionSpec(), jax.tree.map(cut, rows)
     out = PartitionSpec(DATA, SEQUENCE)
     # Without the check, gradients of whole arrays are summed over the devices once, at the end.
-    mapped = jax.shard_map(call, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)
+    mapped = jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)
     return mapped(whole, rows)
+
+
+def dealt(tree: Any, axis: str, along: int = 1) -> Any:
+    """Exchange consecutive tokens, [T] or [B, T, ...], for two of 2N pieces of the row, one from
+    its front and one from its back: causal attention is then the same work on each of N devices."""
+    return _exchanged(tree, axis, along, lambda consecutive, owner: (consecutive, owner))
+
+
+def in_order(tree: Any, axis: str, along: int = 1) -> Any:
+    """The inverse of `dealt`."""
+    return _exchanged(tree, axis, along, lambda consecutive, owner: (owner, consecutive))
+
+
+def owner(piece, devices: int):
+    """The device that a piece is dealt to, the even one of its two pieces first."""
+    return np.minimum(piece, 2 * devices - 1 - piece)
+
+
+def _exchanged(tree: Any, axis: str, along: int, move: Callable) -> Any:
+    devices = jax.lax.axis_size(axis)
+    moves = [
+        [move(n, int(owner(2 * n + half, devices))) for n in range(devices)] for half in (0, 1)
+    ]
+
+    def exchanged(leaf):
+        at = min(along, leaf.ndim - 1)
+        halves = zip(jnp.split(leaf, 2, at), moves, strict=True)
+        return jnp.concatenate([jax.lax.ppermute(half, axis, m) for half, m in halves], at)
+
+    return jax.tree.map(exchanged, tree)
 
 
 def to_be_cut(row: Tokens, fill: int) -> Tokens:
@@ -65,15 +98,17 @@ def to_be_cut(row: Tokens, fill: int) -> Tokens:
 
 
 def read(encoding: Encoding, x: jax.Array, tokens: Tokens) -> Any:  # x [B, T, D]
-    """Read the features of a piece, which may depend on all earlier tokens of its first document.
+    """Read the features of tokens, which may depend on all earlier tokens of their document.
 
-    The last features of each piece go to the next one, as often as there are pieces before it.
+    Of consecutive tokens, the last features of each device go to the next one, as often as there
+    are devices before it.
     """
-    axis, document = tokens.axis, tokens.document
+    axis = tokens.axis
     assert axis is not None
+    x, document = in_order((x, tokens.document), axis)
     devices = jax.lax.axis_size(axis)
 
-    def of_previous(tree):  # the last token of the piece before this one; zeros of the first
+    def of_previous(tree):  # the last token of the device before this one; zeros of the first
         to_next = [(i, i + 1) for i in range(devices - 1)]
         last = jax.tree.map(lambda leaf: leaf[:, -1:], tree)
         return jax.lax.ppermute(last, axis, to_next)
@@ -89,12 +124,12 @@ def read(encoding: Encoding, x: jax.Array, tokens: Tokens) -> Any:  # x [B, T, D
     for _ in range(devices - 1):
         following = encoding.read(x, of_previous(features), document)
         features = jax.tree.map(chosen, alone, following)
-    return features
+    return dealt(features, axis)
 
 
 def around(axis: str, keys: Any, state: Any, add: Callable) -> Any:
     """Return `add(state, keys)` over the keys of every device in turn: a device's own, then those
-    of ever earlier pieces, and after the first piece the last ones."""
+    of ever earlier devices, and after the first device those of the last ones."""
     devices = jax.lax.axis_size(axis)
     to_next = [(i, (i + 1) % devices) for i in range(devices)]
 
@@ -115,7 +150,7 @@ def attention(
     q_tokens: Tokens,
     k_tokens: Tokens,
     *,
-    phase: Phase | None,  # of this piece alone, so unused
+    phase: Phase | None,  # of this device's tokens alone, so unused
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K] of the values, and [B, H, Q]
     """Run `compute` against the keys of each device in turn and merge."""
 

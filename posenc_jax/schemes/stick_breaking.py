@@ -29,6 +29,10 @@ class StickBreaking(Encoding):
     remainder: bool = static(default=False)
 
     def attend(self, q, k, v, q_tokens, k_tokens):
+        axis = k_tokens.axis
+        if axis is not None:
+            q, k, v = ring.in_order((q, k, v), axis, 2)
+            q_tokens, k_tokens = ring.in_order((q_tokens, k_tokens), axis)
         k, v, k_tokens = ascending(k, v, k_tokens, self.window)
 
         def add(state, keys):  # which come before those of the state
@@ -37,15 +41,16 @@ class StickBreaking(Encoding):
             more, rest = self._of_keys(q, k, v, k_tokens, q_tokens)
             return out + jnp.exp(left)[..., None] * more, left + rest
 
-        if k_tokens.axis is None:
+        if axis is None:
             out, left = self._of_keys(q, k, v, k_tokens, q_tokens)
         else:
             nothing = jnp.zeros((*q.shape[:3], v.shape[3])), jnp.zeros(q.shape[:3])
-            out, left = ring.around(k_tokens.axis, (k, v, k_tokens), nothing, add)
+            out, left = ring.around(axis, (k, v, k_tokens), nothing, add)
         if self.remainder:
             own = _own(v, q_tokens, k_tokens, q.shape[2])
             out = out + jnp.exp(left)[..., None] * jnp.repeat(own, q.shape[1] // k.shape[1], 1)
-        return out.astype(q.dtype)
+        out = out.astype(q.dtype)
+        return out if axis is None else ring.dealt(out, axis, 2)
 
     def _of_keys(self, q, k, v, k_tokens: Tokens, q_tokens: Tokens) -> tuple[jax.Array, jax.Array]:
         """Return the output [B, H, Q, K], and the log of what is left, [B, H, Q], in float32."""
