@@ -80,7 +80,7 @@ SHAPE = re.compile(rf"\b({'|'.join(BYTES)})\[([\d,]*)\]")
 LINE = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = (.+?) ([a-z][\w\-]*)\((.*)$")
 
 
-def mesh_for(platform: str, count: int = 1) -> Mesh:
+def mesh_for(platform: str, count: int = 1, sequence: int = 1) -> Mesh:
     """A mesh of devices that need not be there; to be made before anything else with jax.
 
     Kept programs are not used: those for an absent device cannot be read back.
@@ -88,14 +88,14 @@ def mesh_for(platform: str, count: int = 1) -> Mesh:
     jax.config.update("jax_enable_compilation_cache", False)
     _pretend_a_gpu()
     if platform == "cpu":
-        return devices.make_mesh(jax.devices()[:count])
+        return devices.make_mesh(jax.devices()[:count], sequence)
     if platform == "tpu":
         described = topologies.get_topology_desc(TPU, platform="tpu")
     else:
         described = topologies.get_topology_desc(
             platform="cuda", target_config=GPU, topology=f"1x1x{count}"
         )
-    return devices.make_mesh(described.devices[:count])
+    return devices.make_mesh(described.devices[:count], sequence)
 
 
 def _pretend_a_gpu() -> None:
@@ -330,12 +330,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--layers", type=int)
     parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--sequence", type=int, default=1)
     parser.add_argument("--length", type=int)
     parser.add_argument("--extension", default="none")
     parser.add_argument("--top", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_intermixed_args()
-    mesh = mesh_for(options.platform, options.devices)
+    mesh = mesh_for(options.platform, options.devices, options.sequence)
     for name in options.names:
         began = time.perf_counter()
         config = recipe(name, options.size, options.rows, options.layers)

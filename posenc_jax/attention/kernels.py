@@ -42,7 +42,7 @@ def cudnn(
     length = q.shape[2]
     biased, window = overrides(encoding, "bias"), encoding.narrowed()
     check_cudnn(q, k, v, q_tokens, k_tokens)
-    _check_hooks(encoding)
+    check_hooks(encoding)
     if k_tokens.document is not None:
         raise Unfit("several documents in a row")
     if biased:
@@ -131,7 +131,7 @@ def splash(
     interpret: bool = False,
 ) -> jax.Array:
     check_splash(q, k, v, q_tokens, k_tokens, interpret)
-    _check_hooks(encoding)
+    check_hooks(encoding)
     slopes = _slopes(encoding) if k_tokens.contiguous else None
     if overrides(encoding, "bias") and slopes is None:
         raise Unfit("splash attention takes no bias")
@@ -217,7 +217,7 @@ def _check_tokens(q, k, v, q_tokens: Tokens, k_tokens: Tokens) -> None:
         raise Unfit(f"values of size {v.shape[3]} for keys of size {k.shape[3]}")
 
 
-def _check_hooks(encoding: Encoding) -> None:
+def check_hooks(encoding: Encoding) -> None:
     for hook, what in (
         ("sink", "a learned sink"),
         ("regions", "keys at several positions"),

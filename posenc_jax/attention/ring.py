@@ -47,34 +47,28 @@ def over_pieces(call: Callable, mesh: Mesh, whole: Any, rows: Any) -> Any:
     return mapped(whole, rows)
 
 
-def dealt(tree: Any, axis: str, along: int = 1) -> Any:
+def dealt(tree: Any, axis: str, along: int = 1, turn: int = 1) -> Any:
     """Exchange consecutive tokens, [T] or [B, T, ...], for two of 2N pieces of the row, one from
     its front and one from its back: causal attention is then the same work on each of N devices."""
-    return _exchanged(tree, axis, along, lambda consecutive, owner: (consecutive, owner))
-
-
-def in_order(tree: Any, axis: str, along: int = 1) -> Any:
-    """The inverse of `dealt`."""
-    return _exchanged(tree, axis, along, lambda consecutive, owner: (owner, consecutive))
-
-
-def owner(piece, devices: int):
-    """The device that a piece is dealt to, the even one of its two pieces first."""
-    return np.minimum(piece, 2 * devices - 1 - piece)
-
-
-def _exchanged(tree: Any, axis: str, along: int, move: Callable) -> Any:
     devices = jax.lax.axis_size(axis)
-    moves = [
-        [move(n, int(owner(2 * n + half, devices))) for n in range(devices)] for half in (0, 1)
-    ]
+    moves = [[(n, owner(2 * n + half, devices))[::turn] for n in range(devices)] for half in (0, 1)]
 
     def exchanged(leaf):
         at = min(along, leaf.ndim - 1)
         halves = zip(jnp.split(leaf, 2, at), moves, strict=True)
-        return jnp.concatenate([jax.lax.ppermute(half, axis, m) for half, m in halves], at)
+        return jnp.concatenate([jax.lax.ppermute(half, axis, to) for half, to in halves], at)
 
     return jax.tree.map(exchanged, tree)
+
+
+def in_order(tree: Any, axis: str, along: int = 1) -> Any:
+    """The inverse of `dealt`."""
+    return dealt(tree, axis, along, turn=-1)
+
+
+def owner(piece: int, devices: int) -> int:
+    """The device that a piece is dealt to, whose even piece comes first."""
+    return min(piece, 2 * devices - 1 - piece)
 
 
 def to_be_cut(row: Tokens, fill: int) -> Tokens:

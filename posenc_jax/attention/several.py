@@ -12,7 +12,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.attention import target
+from posenc_jax.attention import gathered, target
 from posenc_jax.attention.kernels import (
     PIECE,
     Unfit,
@@ -56,6 +56,8 @@ def kernel(
             f"attention='kernel' needs a GPU or a TPU, but this process runs on {platform}; "
             "use auto, plain or blockwise"
         )
+    if k_tokens.axis is not None:
+        return gathered.attention(q, k, v, encoding, q_tokens, k_tokens, phase=phase)
     run, check = (cudnn, check_cudnn) if platform == "gpu" else (splash, check_splash)
     try:
         return run(q, k, v, encoding, q_tokens, k_tokens, phase=phase)

@@ -101,8 +101,6 @@ def check(config: Training) -> None:
         raise ConfigError(
             f"batch_size / accumulate = {rows} must be a multiple of devices / sequence = {shares}"
         )
-    if config.sequence > 1 and config.model.attention == "kernel":
-        raise ConfigError("model.attention = 'kernel' needs whole rows: use auto, or sequence = 1")
     if config.model.attention == "kernel" and jax.default_backend() not in PLATFORMS:
         raise ConfigError(
             f"model.attention = 'kernel' needs one of {', '.join(PLATFORMS)}, but this process "

@@ -46,9 +46,9 @@ ROWS = [  # of 8,192 tokens: a call for near keys, one for far ones, one for eac
 
 @pytest.fixture
 def mesh():
-    def for_(platform, devices):
+    def for_(platform, devices, sequence=1):
         pytest.importorskip({"gpu": "jax_cuda13_plugin", "tpu": "libtpu"}[platform])
-        return compiled.mesh_for(platform, devices)
+        return compiled.mesh_for(platform, devices, sequence)
 
     return for_
 
@@ -76,6 +76,16 @@ def test_an_evaluation_compiles_to_kernels(platform, devices, name, extension, k
     where = mesh(platform, devices)
     program = compiled.losses(compiled.recipe(name, "125m", 4, 1), where, 8_192, extension)
     check(compiled.facts(program), kernels)
+
+
+@pytest.mark.parametrize(("platform", "kernels"), [("gpu", 6), ("tpu", 9)])
+def test_rows_over_devices_compile_to_kernels(platform, kernels, mesh):
+    """Two causal calls and a loop over earlier pieces, forward and backward."""
+    where = mesh(platform, 4, sequence=4)
+    found = compiled.facts(compiled.step(compiled.recipe("rope", "125m", 4, 1), where))
+    print(found)
+    assert found.attention == kernels
+    assert "all-gather" in found.collectives
 
 
 def test_log_sums_of_a_gpu_are_float32(mesh):

@@ -155,15 +155,63 @@ def test_weights_that_devices_share_are_gathered_and_tokens_are_not():
     ids=["every encoding, and a length that does not divide", "long rows"],
 )
 def test_rows_over_devices_have_the_losses_and_gradients_of_one(length, names):
+    differences = differences_to_one_device(length, names)
+    packed = [name for name in differences if name.endswith(" in documents")]
+    assert len(packed) > 1 and {*differences} == {*names, *packed}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("length", "names"), [(62, ["rope@gpu", "selective_rope@gpu"]), (1024, ["rope@tpu"])]
+)
+def test_kernels_of_gathered_keys_have_the_losses_and_gradients_of_one(length, names):
+    assert {*differences_to_one_device(length, names)} == {*names}
+
+
+def differences_to_one_device(length, names):
     words = "tests/programs/cutting.py", length, *names
     out = on_devices(4, *words, flags="--xla_backend_optimization_level=0")
     differences = json.loads(out.splitlines()[-1])
-    packed = [name for name in differences if name.endswith(" in documents")]
-    assert len(packed) > 1 and {*differences} == {*names, *packed}
     for name, found in differences.items():
         for what, limit in (("losses", 2e-6), ("gradients", 5e-6)):
             values = [value for key, value in found.items() if key.endswith(what)]
             assert len(values) == 2 and np.max(values) < limit, (name, found)
+    return differences
+
+
+@pytest.mark.slow
+def test_devices_that_share_rows_do_the_same_work():
+    """Pairs of blocks that each device visits. Consecutive tokens would give the last of 2, 4 and 8
+    devices 1.47, 1.71 and 1.85 times the mean."""
+    code = """
+import json, sys, jax, jax.numpy as jnp
+import models, posenc_jax
+from collections import Counter
+from sizes import DIMS, VOCAB
+from posenc_jax.attention import blockwise
+from posenc_jax.runtime import devices
+loop, visited = jax.lax.fori_loop, Counter()
+def counted(first, pairs, *more):
+    device = jax.lax.axis_index('sequence')
+    jax.debug.callback(lambda n, pairs: visited.update({int(n): int(pairs)}), device, pairs)
+    return loop(first, pairs, *more)
+jax.lax.fori_loop = counted
+sys.modules[blockwise.__module__].UNROLLED = 0
+fields = dict(width=DIMS.width, heads=DIMS.heads, layers=1, vocab=VOCAB)
+model = models.Transformer(models.Config(**fields), jax.random.key(0))
+encoding = posenc_jax.build('fox', DIMS, key=jax.random.key(0))
+rows, found = jnp.zeros((1, 4096), jnp.int32), {}
+for count in (2, 4, 8):
+    mesh = devices.make_mesh(jax.devices()[:count], sequence=count)
+    visited.clear()
+    jax.jit(lambda rows: model.losses(rows, rows, encoding, mesh=mesh))(rows)
+    jax.effects_barrier()
+    found[count] = [visited[n] for n in range(count)]
+print(json.dumps(found))
+"""
+    out = on_devices(8, "-c", code, flags="--xla_backend_optimization_level=0")
+    print(visited := json.loads(out.splitlines()[-1]))
+    assert visited == {"2": [68] * 2, "4": [34] * 4, "8": [66] * 8}
 
 
 # Far context decides nothing for so small a reference, so longppl takes every target.
