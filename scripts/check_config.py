@@ -1,15 +1,17 @@
 """python scripts/check_config.py --config=configs/rope.py:small [--config.FIELD=VALUE ...]
+python scripts/check_config.py --config=configs/rope.py:1b --devices=8
 python scripts/check_config.py --list
 
-Checks a configuration and prints it resolved, with its parameters and their memory in training.
-Also prints the turns of each rotary pair within the trained length, and how far training can move a
-trained bias, in logits. `--list` prints every encoding and extension with its options, and what the
-columns of curves.csv hold.
+Checks a configuration and prints it resolved, with its parameters and the memory of a training step
+on each of so many GPUs (default: 1). Also prints the turns of each rotary pair within the trained
+length, and how far training can move a trained bias, in logits. `--list` prints every encoding and
+extension with its options, and what the columns of curves.csv hold.
 """
 
 import dataclasses
 import json
 import sys
+from typing import Any
 
 from posenc_jax import config
 from posenc_jax.config.flags import parse_flags
@@ -27,7 +29,7 @@ def main(argv: list[str]) -> int:
 
 def print_configuration(argv: list[str]) -> None:
     backend.configure()
-    _, recipe, problems = parse_flags(argv, __doc__ or "")
+    flags, recipe, problems = parse_flags(argv, __doc__ or "", define=_devices)
     import jax
 
     from posenc_jax import extensions
@@ -46,9 +48,8 @@ def print_configuration(argv: list[str]) -> None:
         for name, leaf in leaves.items():
             terminal.say(f"  {leaf.size:>14,}  {group}.{name} {leaf.shape}")
     count = sum(leaf.size for leaf in jax.tree.leaves(parts))
-    size = 16 * count / 2**20
-    terminal.say(f"  {count:>14,}  in all, {size:,.0f} MiB with gradient and two moments")
-    terminal.say(f"logits of a batch: {_logits(run) / 2**20:,.0f} MiB in float32")
+    terminal.say(f"  {count:>14,}  in all")
+    terminal.say(_in_words(memory(run, flags.devices), flags.devices))
     encoding = parameters.first_encoding(run)
     if isinstance(encoding, RoPE):
         terminal.say(f"turns of each rotary pair within L = {encoding.train_length}")
@@ -108,8 +109,70 @@ def reach_of_the_encoding(config: Training, encoding) -> None:
         )
 
 
-def _logits(run: Training) -> int:
-    return 4 * run.batch_size // run.accumulate * run.train_length * run.model.vocab_size
+def _devices(parser) -> None:
+    parser.add_argument("--devices", type=int, default=1)
+
+
+def memory(run: Training, devices: int) -> dict[str, float]:
+    """Bytes that a training step holds on each of so many GPUs, by what they are for."""
+    import jax
+    import jax.numpy as jnp
+
+    from models.likelihoods import LOGITS
+    from posenc_jax.data.batches import Batch
+    from posenc_jax.runs import parameters
+    from posenc_jax.training import optimizer, train_step
+
+    rows = max(1, run.batch_size // run.accumulate * run.sequence // devices)
+    share = devices if run.sharding == "fsdp" else 1
+    shape = rows, run.train_length
+    ints: Any = jax.ShapeDtypeStruct(shape, jnp.int32)
+    floats: Any = jax.ShapeDtypeStruct(shape, jnp.float32)
+    params = parameters.blank(run).params()
+    weights = {leaf.shape for leaf in jax.tree.leaves(params)}
+
+    def bytes_of(tree) -> float:
+        leaves = jax.tree.leaves(tree)
+        sizes = [(leaf.size * leaf.dtype.itemsize, leaf.shape in weights) for leaf in leaves]
+        return sum(size / share if is_weight else size for size, is_weight in sizes)
+
+    def saved(remat: bool) -> float:  # by the forward pass; a kernel of a GPU saves what blocks do
+        attention = "blockwise" if run.model.attention == "auto" else run.model.attention
+        model = dataclasses.replace(run.model, remat=remat, attention=attention)
+        parts = parameters.blank(dataclasses.replace(run, model=model))
+
+        def backward(params, batch, key):
+            def loss(params):
+                masked = run.data.mask_documents
+                return train_step.summed_loss(parts, params, batch, key, masked)
+
+            return jax.vjp(loss, params)[1]
+
+        batch = Batch(ints, ints, floats, ints, floats)
+        return bytes_of(jax.eval_shape(backward, params, batch, jax.random.key(0))) / run.sequence
+
+    def state(params):
+        return train_step.fresh_state(params, optimizer.make(run))
+
+    numbers = rows * run.train_length * run.model.vocab_size // run.sequence
+    pieces = 1 << max(0, -(-numbers // LOGITS["gpu"]) - 1).bit_length()
+    held = {
+        "state": bytes_of(jax.eval_shape(state, params)),
+        "activations": saved(run.model.remat),
+        "with model.remat": saved(True),
+        "logits at once": 4 * numbers / pieces,
+        "gradient": bytes_of(params),
+    }
+    # The gradient takes the place of activations; micro-batches have a sum of gradients besides.
+    most = max(held["activations"] + held["logits at once"], held["gradient"])
+    kept = held["gradient"] if run.accumulate > 1 else 0
+    return {"in all": held["state"] + kept + most} | held
+
+
+def _in_words(held: dict[str, float], devices: int) -> str:
+    where = "a GPU" if devices == 1 else f"each of {devices} GPUs"
+    parts = ", ".join(f"{name} {size / 2**30:.3g}" for name, size in held.items())
+    return f"memory of a step on {where}, GiB: {parts}"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import compiled
 from posenc_jax.attention import kernels
+from scripts.check_config import memory
 
 pytestmark = pytest.mark.aot
 
@@ -63,9 +64,14 @@ def check(found, kernels):
 def test_a_training_step_compiles_within_its_bounds(platform, devices, what, kernels, bounds, mesh):
     size, name, layers, rows = what
     where = mesh(platform, devices)
-    program = compiled.step(compiled.recipe(name, size, rows, layers), where)
+    config = compiled.recipe(name, size, rows, layers)
+    program = compiled.step(config, where)
     found = compiled.facts(program)
     check(found, kernels)
+    if platform == "gpu" and layers is None:
+        held = program.memory_analysis()
+        taken = held.temp_size_in_bytes + held.argument_size_in_bytes
+        assert 0.9 < memory(config, devices)["in all"] / taken < 1.1  # as check_config.py prints it
     assert found.launches <= bounds[0]
     assert found.gigabytes <= bounds[1]
     assert found.temporary / 2**30 <= bounds[2]
