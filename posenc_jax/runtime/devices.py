@@ -98,7 +98,9 @@ def placed(tree: Any, mesh: Mesh, mode: str = REPLICATED) -> Any:
 
 
 def of_each(whole: Any, sharding: NamedSharding) -> jax.Array:
-    """Place an array that every process has."""
+    """Place an array that every process has, unless it is there."""
+    if isinstance(whole, jax.Array) and whole.sharding == sharding:
+        return whole
     whole = np.asarray(whole)
     return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 

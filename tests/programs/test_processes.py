@@ -199,15 +199,18 @@ def evaluate(start, workdir, *words):
 
 @pytest.mark.slow
 def test_two_processes_evaluate_as_one(start, call, run, tmp_path):
-    """Also with a window cut over both; one of them writes, and speaks."""
+    """Also with a window cut over both, or shared weights; one of them writes, and speaks."""
     shutil.copytree(run, tmp_path / "one")
     call("eval_extrapolation.py", tmp_path / "one", *(w for w in EVALUATED if "distr" not in w))
-    for words in ([], ["--config.sequence=2", "--config.name=cut"]):
+    cut = ["--config.sequence=2", "--config.name=cut"]
+    shared = ["--config.sharding=fsdp", "--config.name=shared"]
+    for words in ([], cut, shared):
+        shutil.rmtree(run / "eval" / "cells", ignore_errors=True)  # all are computed
         lead, other = evaluate(start, run, *words)
         said, silent = finish(lead), finish(other)
         assert "curves.csv" in said and "windows of" in said and "windows of" not in silent
-    assert len(rows_of(run)) == 2 * len(rows_of(tmp_path / "one")) > 20
-    for name in ("held-out", "cut"):
+    assert len(rows_of(run)) == 3 * len(rows_of(tmp_path / "one")) > 30
+    for name in ("held-out", "cut", "shared"):
         assert_equal_evaluations(tmp_path / "one", run, name)
     assert (run / "plots" / "same_token.png").exists()
 
