@@ -232,7 +232,7 @@ def riffled() -> Table:
         "saved": null | {"less": price},
     }
     lines = {method: {"method": method} for method in ("none", "yarn:2", "self_extend")}
-    return of_documents(real.of_smollm2("riffle"), lines, columns)
+    return of_documents(real.of_protocol("riffle"), lines, columns)
 
 
 def riffled_text() -> Table:

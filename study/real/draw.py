@@ -1,13 +1,17 @@
-"""Draw memory.png, what a copy saves by the tokens back to it: python -m study.real.draw"""
+"""Draw what a copy saves by the tokens back to it, and which share of it is kept in rows of L:
+python -m study.real.draw"""
 
 from pathlib import Path
+from typing import Any
 
+from posenc_jax.evaluation.protocols.copies import USABLE
 from posenc_jax.plots import style
 from posenc_jax.report.frames import estimates
 from study.cells import over_documents
+from study.real import reach
 from study.real.tables import BACK, ROW, SAVED, L, copies
 
-PICTURE = Path(__file__).parent / "memory.png"
+HERE = Path(__file__).parent
 # Words and colours, the method that reaches farthest first.
 NAMES = {
     "self_extend": ("Self-Extend", "#AA3377"),
@@ -17,10 +21,11 @@ NAMES = {
     "streaming": ("streaming", "#555555"),
 }
 TOP = 3.4  # nats
+REACH = {"yarn:1.5": ("YaRN by 1.5", "#009E73"), "none": NAMES["none"]}
 
 
 @style.styled()
-def main() -> None:
+def memory() -> None:
     figure, (axes,) = style.panels(1, 1, (6.4, 3.6))
     means = []
     for number, (method, (_, colour)) in enumerate(NAMES.items()):
@@ -28,10 +33,8 @@ def main() -> None:
         own = estimates(
             copies(), one, [SAVED | {"back": back} for back in BACK], "nats", over_documents
         )
-        means.append([saved.mean for saved in own])
-        ends = [[abs(saved.mean - getattr(saved, end)) for saved in own] for end in ("low", "high")]
         places = [back + 45 * (number - 2) for back in BACK]  # else intervals hide each other
-        axes.errorbar(places, means[-1], ends, fmt="o-", color=colour, markersize=4)
+        means.append(_line(axes, places, own, colour))
     heights = style.spaced([own[-1] / TOP for own in means], 0.085)
     for (name, colour), height in zip(NAMES.values(), heights, strict=True):
         axes.text(12_450, TOP * height, name, color=colour, va="center", size=11)
@@ -39,13 +42,44 @@ def main() -> None:
     axes.text(L + 60, TOP, f"L = {L:,}", color="0.4", va="top", size=11)
     axes.set(xlim=(1_800, 14_500), ylim=(-0.15, TOP))
     axes.set_xticks(BACK[:3] + (8_192, 10_240, 12_160))
+    axes.set_ylabel("nats per token\nthat a copy saves", size=11)
+    _finish(axes)
+    style.finish(figure, "How far back does SmolLM2-135M use a copy, without training?")
+    style.save(figure, HERE / "memory.png")
+
+
+@style.styled()
+def shares() -> None:
+    figure, (axes,) = style.panels(1, 1, (6.4, 3.4))
+    for number, (method, (name, colour)) in enumerate(REACH.items()):
+        row = reach.measured()[method, L]
+        places = [back + 45 * number for back in row.distances]
+        last = _line(axes, places, [row.share(back) for back in row.distances], colour)[-1]
+        axes.text(L + 110, last, name, color=colour, va="center", size=11)
+    axes.axvline(L, color="0.4", linestyle=":")
+    axes.axhline(USABLE, color="0.4", linewidth=1)
+    axes.text(L - 60, 1.12, f"L = {L:,}", color="0.4", va="top", ha="right", size=11)
+    axes.set(xlim=(0, L + 1_700), ylim=(-0.04, 1.12))
+    axes.set_xticks([1_024, 2_048, 4_096, 6_144, 8_064])
+    axes.set_ylabel("share kept of what\na near copy saves", size=11)
+    _finish(axes)
+    style.finish(figure, "How much of its own context does SmolLM2-135M read?")
+    style.save(figure, HERE / "reach.png")
+
+
+def _line(axes: Any, places: list[int], own: list[Any], colour: str) -> list[float]:
+    means = [one.mean for one in own]
+    ends = [[abs(one.mean - getattr(one, end)) for one in own] for end in ("low", "high")]
+    axes.errorbar(places, means, ends, fmt="o-", color=colour, markersize=4)
+    return means
+
+
+def _finish(axes: Any) -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel("tokens back to the copy", size=11)
-    axes.set_ylabel("nats per token\nthat a copy saves", size=11)
     axes.tick_params(labelsize=10)
-    style.finish(figure, "How far back does SmolLM2-135M use a copy, without training?")
-    style.save(figure, PICTURE)
 
 
 if __name__ == "__main__":
-    main()
+    memory()
+    shares()

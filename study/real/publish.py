@@ -1,7 +1,7 @@
 """Publish what was measured on a real model: python -m study.real.publish RUN...
 
 Writes the losses of every cell by document to rows/documents.csv.xz beside this file, where cells
-of other runs stay.
+of other runs stay. A model is named by the folder of its run.
 """
 
 import sys
@@ -12,12 +12,13 @@ import pandas as pd
 from study.publish import documents_of
 
 ROWS = Path(__file__).parent / "rows" / "documents.csv.xz"
-KEYS = ["method", "protocol", "length", "part", "token_hash", "processor", "document"]
+KEYS = ["model", "method", "protocol", "length", "part", "token_hash", "processor", "document"]
 
 
 def merged(runs: list[Path]) -> pd.DataFrame:
     """Rows of runs and the published ones, each cell once."""
-    rows = pd.concat([*map(documents_of, runs), pd.read_csv(ROWS)])
+    own = [documents_of(run).assign(model=run.name) for run in runs]
+    rows = pd.concat([*own, pd.read_csv(ROWS)])
     rows = rows.drop_duplicates(KEYS).sort_values(KEYS)
     return rows[[*KEYS, "nats", "targets", "right"]].astype({"targets": int, "right": int})
 

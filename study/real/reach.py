@@ -12,7 +12,7 @@ import pandas as pd
 from posenc_jax.display import Table
 from posenc_jax.evaluation.protocols.copies import NEAR, UNREAD, USABLE, share_kept, usable_length
 from posenc_jax.evaluation.statistics import Difference, combined, paired
-from study.real.tables import L, of_smollm2
+from study.real.tables import L, of_protocol
 
 DRAWS = 4_000  # of the books, with replacement
 METHODS = (
@@ -61,9 +61,9 @@ class Row:
 
 
 @cache
-def measured() -> dict[tuple[str, int], Row]:
+def measured(model: str = "smollm2") -> dict[tuple[str, int], Row]:
     """Rows with near copies of the same targets, by method and length."""
-    rows = of_smollm2("copies")
+    rows = of_protocol("copies", model)
     kept = rows[rows.part.str.startswith(NEAR)][["method", "length", "token_hash"]]
     rows = rows.merge(kept.drop_duplicates(), on=["method", "length", "token_hash"])
     return {key: Row(own) for key, own in rows.groupby(["method", "length"])}

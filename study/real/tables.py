@@ -23,16 +23,16 @@ FAR_ROW, FAR_BACK = 32_768, (9_216, 10_240, 16_384, 24_576, 32_640)
 
 
 @cache
-def of_smollm2(protocol: str) -> pd.DataFrame:
-    """Sums of a protocol on SmolLM2, a row per cell and book."""
+def of_protocol(protocol: str, model: str = "smollm2") -> pd.DataFrame:
+    """Sums of a protocol on a model, a row per cell and book."""
     rows = pd.read_csv(STUDY / "real" / "rows" / "documents.csv.xz")
-    return rows[rows.protocol == protocol]
+    return rows[(rows.model == model) & (rows.protocol == protocol)]
 
 
 @cache
 def copies() -> pd.DataFrame:
     """Nats and targets of `copies` by method, length, distance, whether read, and book."""
-    rows = of_smollm2("copies")
+    rows = of_protocol("copies")
     rows = rows[~rows.part.str.startswith("near")]  # whose copies stand elsewhere
     back = rows.part.str.extract(r"(\d+)$")[0].astype(int)
     return rows.assign(back=back, read=~rows.part.str.startswith("unread"))
@@ -42,7 +42,7 @@ def copies() -> pd.DataFrame:
 def books() -> pd.DataFrame:
     """Rows of `same_token`, in which all rows of a book have the end of its window of 65,536
     tokens."""
-    rows = of_smollm2("same_token")
+    rows = of_protocol("same_token")
     return rows[rows.token_hash.isin([EIGHT_BOOKS, THREE_BOOKS])]
 
 
@@ -87,7 +87,7 @@ def crossing() -> Table:
 
 def of_order() -> Table:
     """Right answers of 16, by the number of older values and the tokens between two."""
-    rows = of_smollm2("planted")
+    rows = of_protocol("planted")
     sums = rows[rows.method == "none"].groupby("part")[["targets", "right"]].sum()
     parts = sorted(sums.index, key=lambda part: [*map(int, part.split("-"))])
     older = [int(part.split("-")[0]) for part in parts]
