@@ -1,12 +1,13 @@
 """python -m benchmarks.compiled gpu|tpu|cpu [RECIPE ...] [--size=125m] [--rows=32] [--layers=N]
-    [--devices=1] [--length=N] [--extension=none] [--top=0] [--out=FILE]
+    [--devices=1] [--length=N] [--extension=none] [--remat] [--sharding=fsdp] [--top=0] [--out=FILE]
 
 Compiles training steps for an H100 or a TPU v5e that need not be there, or with --length the losses
 of a row of N tokens a device, and says what XLA made of them: launches, bytes that kernels read and
-write, temporary memory, fused kernels of attention, collectives, and the time of a roofline (600
-TFLOP/s in products, 300 in attention, 3 TB/s, 2 us a launch: a first-order model of an H100, not a
-measurement). A gpu needs jax's CUDA plugin with NVIDIA's libraries, the extra `cuda`; a tpu needs
-libtpu, the extra `tpu`. --top lists the kernels that take longest, --out writes the program.
+write, temporary memory and all of it, fused kernels of attention, collectives and the bytes that
+they bring, and the time of a roofline (600 TFLOP/s in products, 300 in attention, 3 TB/s, 2 us a
+launch: a first-order model of an H100, not a measurement). A gpu needs jax's CUDA plugin with
+NVIDIA's libraries, the extra `cuda`; a tpu needs libtpu, the extra `tpu`. --top lists the kernels
+that take longest, --out writes the program.
 """
 
 import argparse
@@ -41,8 +42,10 @@ from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
 from posenc_jax.training.optimizer import make
 
-VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304}
-TPU = "v5e:2x2"
+VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304, "1b": 50_304, "8b": 128_256}
+# Llama 3's shape, which is adopted and has no preset; its matrices are bfloat16 in an evaluation.
+EIGHT = dict(layers=32, width=4_096, heads=32, kv_heads=8, mlp_width=14_336, tied=False)
+EIGHT |= dict(activation="swiglu")
 GPU = """
 gpu_device_info {
   threads_per_block_limit: 1024
@@ -90,7 +93,8 @@ def mesh_for(platform: str, count: int = 1, sequence: int = 1) -> Mesh:
     if platform == "cpu":
         return devices.make_mesh(jax.devices()[:count], sequence)
     if platform == "tpu":
-        described = topologies.get_topology_desc(TPU, platform="tpu")
+        side = 2 if count <= 4 else 4
+        described = topologies.get_topology_desc(f"v5e:{side}x{side}", platform="tpu")
     else:
         described = topologies.get_topology_desc(
             platform="cuda", target_config=GPU, topology=f"1x1x{count}"
@@ -112,18 +116,21 @@ def _pretend_a_gpu() -> None:
     replaced.is_cuda_compute_capability_equal = lambda capability: False
 
 
-def recipe(name: str, size: str, rows: int, layers: int | None = None) -> Any:
-    made = import_module(f"configs.{name}").get_config(size)
-    made.model.update(vocab=VOCAB[size], dtype="bfloat16")
+def recipe(
+    name: str, size: str, rows: int, layers: int | None = None, remat: bool = False, sharding=None
+) -> Any:
+    made = import_module(f"configs.{name}").get_config("1b" if size == "8b" else size)
+    made.model.update(EIGHT if size == "8b" else {})
+    made.model.update(vocab=VOCAB[size], dtype="bfloat16", remat=remat)
     if layers:
         made.model.layers = layers
-    made.batch_size = rows
+    made.update(batch_size=rows, accumulate=1, sharding=sharding or made.sharding)
     return load(made)
 
 
 def step(config: Any, mesh: Mesh) -> Any:
     """The compiled training step of a configuration."""
-    parts, optimizer = parameters.make(config), make(config)
+    parts, optimizer = parameters.blank(config), make(config)
     state = jax.eval_shape(lambda: train_step.fresh_state(parts.params(), optimizer))
     shape = config.batch_size, config.train_length
     ints, floats = (jax.ShapeDtypeStruct(shape, kind) for kind in (jnp.int32, jnp.float32))
@@ -135,18 +142,24 @@ def step(config: Any, mesh: Mesh) -> Any:
 
 def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:
     """The compiled losses of a row of each device under an extension, as an evaluation reads it."""
-    parts = parameters.make(config)
+    parts = parameters.blank(config)
     (part,) = composition.parts(extension)
     scale = length / config.train_length
     encoding = posenc_jax.extend(part.name, parts.encoding, scale, **part.options)
-    of = devices.replicated(mesh)
-    model, encoding = (
-        jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=of), tree)
-        for tree in (parts.model, encoding)
+    held = jnp.bfloat16 if config.model.mlp_width else jnp.float32  # adopted, or trained here
+
+    def placed(x, of):
+        return jax.ShapeDtypeStruct(x.shape, held if x.ndim > 1 else x.dtype, sharding=of)
+
+    model = jax.tree.map(placed, parts.model, devices.shardings(parts.model, mesh, config.sharding))
+    every = devices.replicated(mesh)
+    encoding = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=every), encoding
     )
     shape = mesh.shape[devices.DATA], length + 1
     rows = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=devices.by_rows(mesh))
-    traced = losses_of.trace(model, encoding, rows, length // 4, mesh)
+    cut = devices.cuts_weights(mesh, config.sharding)
+    traced = losses_of.trace(model, encoding, rows, length // 4, mesh, cut)
     return _compiled(traced, mesh)
 
 
@@ -196,30 +209,56 @@ class Facts(NamedTuple):
     launches: int
     gigabytes: float  # read and written by kernels
     temporary: int  # bytes
+    held: int  # bytes in all, arguments too
     attention: int  # fused kernels of attention in the text
     collectives: dict[str, int]
+    received: float  # GB that they bring to a device
     seconds: float  # of the roofline
 
 
 def facts(compiled: Any) -> Facts:
     text = compiled.as_text()
     every = list(kernels(text))
+    memory = compiled.memory_analysis()
     counts = {name: len(re.findall(rf" {name}(?:-start)?\(", text)) for name in COLLECTIVES}
     return Facts(
         sum(kernel.launches for kernel in every),
         sum(kernel.bytes for kernel in every) / 1e9,
-        compiled.memory_analysis().temp_size_in_bytes,
+        memory.temp_size_in_bytes,
+        memory.temp_size_in_bytes + memory.argument_size_in_bytes,
         len(re.findall(r'custom_call_target="(?:__cudnn\$fmha\w*|tpu_custom_call)"', text)),
         {name: count for name, count in counts.items() if count},
+        received(text) / 1e9,
         sum(kernel.seconds for kernel in every),
     )
 
 
 def kernels(text: str) -> Iterator[Kernel]:
     """The kernels of an optimized program, with the trip counts of the loops around them."""
+    computations, _ = parse(text)
+    for name, one, computation, times in _launched(text):
+        yield _kernel(name, one, computation, computations, times)
+
+
+def received(text: str) -> float:
+    """Bytes that the collectives of a program bring to a device, as rings do it."""
+    total = 0
+    for _, one, computation, times in _launched(text):
+        op = one.op.removesuffix("-start")
+        if op in COLLECTIVES:
+            read = sum(computation[name].size for name in one.operands)
+            begun = one.op.endswith("-start") and op != "all-reduce"
+            made = one.size - read if begun else one.size  # what is begun has what it reads too
+            rings = {"all-gather": made - read, "reduce-scatter": read - made}
+            total += times * (rings | {"all-reduce": 2 * made}).get(op, made)
+    return total
+
+
+def _launched(text: str) -> Iterator[tuple[str, Instruction, Computation, int]]:
+    """Instructions that run, each with its name, its computation and its number of times."""
     computations, entry = parse(text)
 
-    def walk(name: str, times: int) -> Iterator[Kernel]:
+    def walk(name: str, times: int) -> Iterator[tuple[str, Instruction, Computation, int]]:
         computation = computations[name]
         for own, one in computation.items():
             if one.op == "while":
@@ -228,7 +267,7 @@ def kernels(text: str) -> Iterator[Kernel]:
             elif one.op == "call":
                 yield from walk(one.called("to_apply"), times)
             elif one.op not in FREE:
-                yield _kernel(own, one, computation, computations, times)
+                yield own, one, computation, times
 
     return walk(entry, 1)
 
@@ -333,13 +372,16 @@ def main() -> None:
     parser.add_argument("--sequence", type=int, default=1)
     parser.add_argument("--length", type=int)
     parser.add_argument("--extension", default="none")
+    parser.add_argument("--remat", action="store_true")
+    parser.add_argument("--sharding")
     parser.add_argument("--top", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_intermixed_args()
     mesh = mesh_for(options.platform, options.devices, options.sequence)
     for name in options.names:
         began = time.perf_counter()
-        config = recipe(name, options.size, options.rows, options.layers)
+        size, rows, layers = options.size, options.rows, options.layers
+        config = recipe(name, size, rows, layers, options.remat, options.sharding)
         if options.length is None:
             what, compiled = f"a step of {options.rows} rows", step(config, mesh)
         else:
@@ -349,8 +391,10 @@ def main() -> None:
         print(
             f"{options.size} {name}, {what} on {mesh.devices.flat[0].device_kind}: "
             f"{found.launches:,} launches, {found.gigabytes:.0f} GB moved, "
-            f"{found.temporary / 2**30:.2f} GiB temporary, {found.attention} kernels of attention, "
-            f"{found.collectives or 'no collectives'}, roofline {1e3 * found.seconds:.1f} ms "
+            f"{found.temporary / 2**30:.2f} GiB temporary, {found.held / 2**30:.2f} in all, "
+            f"{found.attention} kernels of attention, "
+            f"{found.collectives or 'no collectives'} ({found.received:.1f} GB), "
+            f"roofline {1e3 * found.seconds:.1f} ms "
             f"(compiled in {time.perf_counter() - began:.0f} s)",
             flush=True,
         )

@@ -345,6 +345,8 @@ class Transformer(nnx.Module):
         mesh = target.mesh_of_weights()
 
         def run(x, part, place):  # one layer, at its place in the period
+            if self.config.remat:
+                x, part = _at_once((x, part))
             block, arrays = part
             if mesh is not None:  # else XLA may cut the width, and gather tokens
                 x = jax.lax.with_sharding_constraint(x, devices.by_rows(mesh))
@@ -377,6 +379,20 @@ class Transformer(nnx.Module):
 def _is_stacked(encoding: Encoding) -> bool:
     """True if an encoding, or one inside it, has one form per layer."""
     return encoding.layers is not None or any(map(_is_stacked, encoding.named_parts().values()))
+
+
+@jax.custom_vjp
+def _at_once(tree):
+    """The same tree, whose gradients are all made before any is read.
+
+    XLA puts the gradients of weights off, and would hold what every layer recomputes for them.
+    """
+    return tree
+
+
+_at_once.defvjp(
+    lambda tree: (tree, None), lambda _, gradients: (jax.lax.optimization_barrier(gradients),)
+)
 
 
 def _at(tree, index: int):

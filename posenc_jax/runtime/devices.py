@@ -66,11 +66,13 @@ def shardings(tree: Any, mesh: Mesh, mode: str) -> Any:
 
 
 def _of_cut(shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
-    """Along the last axis that divides, so that a layer of a stack is cut as the stack is."""
+    """Along the last axis but one, which a gather joins without a transpose, else along the last
+    that divides; so a matrix of a stack is cut as the stack is."""
     divisible = [axis for axis, size in enumerate(shape) if size and size % mesh.size == 0]
     if not divisible:
         return replicated(mesh)
-    return NamedSharding(mesh, PartitionSpec(*[None] * divisible[-1], AXES))
+    axis = max(divisible, key=lambda axis: (axis == len(shape) - 2, axis))
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, AXES))
 
 
 def whole(weight: jax.Array, mesh: Mesh | None) -> jax.Array:
