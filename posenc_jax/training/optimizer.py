@@ -77,13 +77,21 @@ def _muon_beside(adam: optax.GradientTransformation, mask) -> optax.GradientTran
 
     muon = optax.chain(
         optax.contrib.scale_by_muon(
-            weight_dimension_numbers=lambda params: jax.tree.map(lambda _: axes, params)
+            ns_steps=0, weight_dimension_numbers=lambda params: jax.tree.map(lambda _: axes, params)
         ),
-        optax.stateless(
-            lambda updates, _: jax.tree.map(lambda u: 0.2 * max(u.shape[1:]) ** 0.5 * u, updates)
-        ),
+        optax.stateless(lambda updates, _: jax.tree.map(_orthogonal, updates)),
     )
     return optax.partition({"muon": muon, "adam": adam}, kinds)
+
+
+def _orthogonal(stack: jax.Array) -> jax.Array:  # [layers, in, out]
+    """Orthogonalise matrices one after another, since at once they need ten times the memory."""
+    muon = optax.contrib.scale_by_muon(beta=0.0, nesterov=False)  # of a matrix without a past
+
+    def one(matrix):
+        return muon.update(matrix, muon.init(matrix))[0]
+
+    return 0.2 * max(stack.shape[1:]) ** 0.5 * jax.lax.map(one, stack)
 
 
 def _scaled(updates, rate: float):
