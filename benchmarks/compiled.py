@@ -36,6 +36,7 @@ import posenc_jax
 from posenc_jax import composition
 from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
+from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.losses import losses_of
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
@@ -142,25 +143,33 @@ def step(config: Any, mesh: Mesh) -> Any:
 
 def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:
     """The compiled losses of a row of each device under an extension, as an evaluation reads it."""
-    parts = parameters.blank(config)
-    (part,) = composition.parts(extension)
-    scale = length / config.train_length
-    encoding = posenc_jax.extend(part.name, parts.encoding, scale, **part.options)
-    held = jnp.bfloat16 if config.model.mlp_width else jnp.float32  # adopted, or trained here
-
-    def placed(x, of):
-        return jax.ShapeDtypeStruct(x.shape, held if x.ndim > 1 else x.dtype, sharding=of)
-
-    model = jax.tree.map(placed, parts.model, devices.shardings(parts.model, mesh, config.sharding))
-    every = devices.replicated(mesh)
+    model, every = weights(config, mesh), devices.replicated(mesh)
     encoding = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=every), encoding
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=every),
+        extended(config, length, extension),
     )
     shape = mesh.shape[devices.DATA], length + 1
     rows = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=devices.by_rows(mesh))
     cut = devices.cuts_weights(mesh, config.sharding)
     traced = losses_of.trace(model, encoding, rows, length // 4, mesh, cut)
     return _compiled(traced, mesh)
+
+
+def weights(config: Any, mesh: Mesh) -> Any:
+    """Shapes of a model in an evaluation; the matrices of an adopted one are bfloat16."""
+    model = parameters.blank(config).model
+    held = jnp.bfloat16 if config.model.mlp_width else jnp.float32
+
+    def placed(x, of):
+        return jax.ShapeDtypeStruct(x.shape, held if x.ndim > 1 else x.dtype, sharding=of)
+
+    return jax.tree.map(placed, model, devices.shardings(model, mesh, config.sharding))
+
+
+def extended(config: Any, length: int, extension: str) -> Encoding:
+    (part,) = composition.parts(extension)
+    encoding, scale = parameters.blank(config).encoding, length / config.train_length
+    return posenc_jax.extend(part.name, encoding, scale, **part.options)
 
 
 def _compiled(traced: Any, mesh: Mesh) -> Any:

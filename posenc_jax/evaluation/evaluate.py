@@ -4,7 +4,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +16,11 @@ from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.evaluation import methods, planning, protocols, records, windows
 from posenc_jax.evaluation.cells import Cell, Store, label
 from posenc_jax.evaluation.check import lengths_of
-from posenc_jax.evaluation.losses import reader_of
+from posenc_jax.evaluation.losses import placing, reader_of
 from posenc_jax.evaluation.planning import Planned
 from posenc_jax.evaluation.statistics import FEW_DOCUMENTS, Units
 from posenc_jax.evaluation.windows import Reading, Text
-from posenc_jax.runs import parameters, processes
+from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import Subject, run_config, saved_steps, subjects_of
 from posenc_jax.runtime import devices
@@ -58,12 +57,8 @@ def evaluate(
         store = Store(folder / "cells")
         earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
         devices.check(config.sequence)
-        place = partial(
-            parameters.on_device,
-            mesh=devices.make_mesh(sequence=config.sequence),
-            sharding=config.sharding,
-        )
-        for subject in subjects_of(run, workdir, _requested(config, workdir, steps), place):
+        requested = _requested(config, workdir, steps)
+        for subject in subjects_of(run, workdir, requested, placing(config)):
             if stopping():
                 break
             lengths = lengths_of(config, subject.trained)

@@ -14,8 +14,8 @@ from posenc_jax.attention import target
 from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.encoding import Encoding
-from posenc_jax.runs import processes
-from posenc_jax.runs.subject import Subject
+from posenc_jax.runs import parameters, processes
+from posenc_jax.runs.subject import Placing, Subject
 from posenc_jax.runtime import devices
 
 
@@ -114,6 +114,12 @@ def rows_per_call(windows: int, length: int, devices: int, tokens_per_call: int)
     """Share windows evenly among calls: at most one row a call and device is read in vain."""
     calls = math.ceil(windows / (devices * max(1, tokens_per_call // length)))
     return math.ceil(windows / (calls * devices)) * devices
+
+
+def placing(config: Evaluation) -> Placing:
+    """Says where the arrays of a run go that an evaluation reads."""
+    mesh = devices.make_mesh(sequence=config.sequence)
+    return partial(parameters.on_device, mesh=mesh, sharding=config.sharding)
 
 
 def reader_of(config: Evaluation, subject: Subject, tokens: np.ndarray) -> Reader:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ def adopt(
     run = Workdir(workdir)
     if run.config() is not None:
         raise ConfigError(f"{workdir} holds a run already; give another --workdir")
-    adopted = read(source, train_length, dtype, weights)
+    adopted = read(source, train_length, dtype, weights, _on_disk(Path(workdir).absolute()))
     encoder, kept = adopted.tokenizer, str((run / TOKENIZER).absolute())
     origin = dataclasses.replace(adopted.config.data.source, tokenizer=kept)
     data = dataclasses.replace(adopted.config.data, source=origin)
@@ -113,9 +114,11 @@ def read(
     train_length: int | None = None,
     dtype: str | None = None,
     weights: str | None = None,
+    empty: Callable[..., np.ndarray] = np.empty,
 ) -> Adopted:
     """Read a pretrained model; `dtype` is that of its computation, by default bfloat16 where all
-    weights are, and `weights` that of its matrices, by default the file's."""
+    weights are, and `weights` that of its matrices, by default the file's. `empty` makes the
+    arrays."""
     if weights not in (None, "bfloat16"):
         raise ConfigError(f"weights must be 'bfloat16' or None, for the file's; got {weights!r}")
     found = sources.read_source(source)
@@ -132,7 +135,7 @@ def read(
     if wrong := building.mistakes(config):
         raise ConfigError(_listed(source, wrong))
     terminal.say(f"reading {len(found.arrays)} arrays")
-    params, dtypes = _filled(source, found, family, config, weights)
+    params, dtypes = _filled(source, found, family, config, weights, empty)
     dtype = dtype or ("bfloat16" if dtypes <= {"bfloat16"} else "float32")
     model = dataclasses.replace(config.model, dtype=dtype)
     config = dataclasses.replace(config, model=model)
@@ -199,8 +202,15 @@ def _lengths(position: Position, train_length: int | None) -> tuple[int, int]:
     return train_length or trained, original
 
 
+def _on_disk(workdir: Path) -> Callable[..., np.ndarray]:
+    """Makes arrays in files without names, beside a workdir that may not be there yet: memory holds
+    them only while it has room."""
+    folder = next(path for path in (workdir, *workdir.parents) if path.is_dir())
+    return lambda shape, dtype: np.memmap(TemporaryFile(dir=folder), dtype, "w+", shape=shape)
+
+
 def _filled(
-    source: str | Path, found: Source, family: Family, config: Training, weights: str | None
+    source: str | Path, found: Source, family: Family, config: Training, weights: str | None, empty
 ) -> tuple[dict[str, Arrays], set[str]]:
     """Every parameter from the arrays of the source, each of which is held once."""
     shapes = {
@@ -208,7 +218,7 @@ def _filled(
         for group, leaves in parameters.blank(config).params().items()
         for name, leaf in leaves.items()
     }
-    filling = _Filling(family.names, config, shapes, found.arrays)
+    filling = _Filling(family.names, config, shapes, found.arrays, empty)
     for name, array in found.arrays.items():
         filling.take(name, partial(_held, array, weights))
     if problems := filling.problems + filling.untied():
@@ -232,11 +242,13 @@ def _held(read: Callable[[], np.ndarray], weights: str | None) -> np.ndarray:
 class _Filling:
     """Our arrays while they are filled, and what does not fit."""
 
-    def __init__(self, names: Mapping[str, Row], config: Training, shapes: Mapping, files: Mapping):
+    def __init__(
+        self, names: Mapping[str, Row], config: Training, shapes: Mapping, files: Mapping, empty
+    ):
         places = families.places(names, config.model.layers)
         prefixes = {name: next(filter(name.startswith, families.PREFIXES), "") for name in files}
         self.places = {n: places.get(n.removeprefix(prefix)) for n, prefix in prefixes.items()}
-        self.config, self.shapes = config, shapes
+        self.config, self.shapes, self.empty = config, shapes, empty
         self.arrays: Arrays = {}
         self.filled: dict[tuple[str, int], str] = {}  # the array that filled a layer of ours
         self.tied: Arrays = {}  # output projections in a file beside the embedding they equal
@@ -284,16 +296,15 @@ class _Filling:
         self.filled[path, layer] = name
         if self.problems and path not in self.arrays:
             return
-        if not stacked:
-            self.arrays[path] = np.ascontiguousarray(part)
-            return
-        held = self.arrays.setdefault(path, np.empty(shape, part.dtype))
+        if path not in self.arrays:
+            self.arrays[path] = self.empty(shape, part.dtype)
+        held = self.arrays[path]
         if held.dtype != part.dtype:
             advice = "; --weights=bfloat16 makes them alike" if part.ndim > 1 else ""
             types = f"its type is {part.dtype}, other layers' {held.dtype}"
             self.problems.append(f"{name}: {types}{advice}")
             return
-        held[layer] = part
+        held[layer if stacked else ...] = part
 
     def untied(self) -> list[str]:
         embedding = self.arrays.get("model.embed.embedding")

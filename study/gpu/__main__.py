@@ -32,7 +32,7 @@ from study.gpu import campaign, determinism, kernels, rows, steps
 from study.gpu.records import BEGUN, DONE, FAILED, Records
 
 # Measurements that the library waits for, before the rest of every part.
-FIRST = ("kernels/fox", "kernels/relative", "steps/125m rope, log-sum")
+FIRST = ("kernels/fox", "kernels/relative", "steps/125m rope, log-sum", "rows/8b", "steps/1b")
 RUNS = Path("runs/gpu")
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 PROBE = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"

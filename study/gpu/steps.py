@@ -1,28 +1,29 @@
-"""Training steps in bfloat16: tokens per second, and the share of the device's peak (MFU)."""
+"""Training steps in bfloat16: tokens per second, the share of the device's peak (MFU), and memory
+beside what scripts/check_config.py prints."""
 
+import dataclasses
 import functools
 import time
 from collections.abc import Callable
-from importlib import import_module
 from unittest import mock
 
 import jax
 import numpy as np
 
+from benchmarks import compiled
 from benchmarks.timing import in_turns
 from models import likelihoods
-from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
 from posenc_jax.training.console import PEAK_FLOPS
 from posenc_jax.training.optimizer import make
+from scripts.check_config import memory
 
-ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # keep a device busy
-VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304}
+ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32, "1b": 8}  # keep a device busy
 STEPS = (
-    *((size, "rope") for size in ("125m", "base", "small", "tiny")),
+    *((size, "rope") for size in ("1b", "125m", "base", "small", "tiny")),
     *(("125m", name) for name in ("fox", "relative", "retention", "fire", "t5", "alibi")),
 )
 
@@ -33,7 +34,7 @@ def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
         f"{size} {name}": functools.partial(step, size, name, 2 if dry else ROWS[size])
         for size, name in steps
     }
-    size = steps[0][0]
+    size = "tiny" if dry else "125m"
     whole = found[f"{size} rope"]
     # The step as it is, and with a change for a GPU taken back.
     changes = {
@@ -43,7 +44,9 @@ def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
         "logits in pieces of 64 MiB": functools.partial(in_pieces, whole),
     }
     changed = {f"{size} rope, {what}": call for what, call in changes.items()}
-    return {"product": functools.partial(product, product_size)} | changed | found
+    large = steps[0][0]
+    again = {f"{large} rope, remat": functools.partial(found[f"{large} rope"], remat=True)}
+    return {"product": functools.partial(product, product_size)} | changed | found | again
 
 
 def in_pieces(call: Callable[[], dict]) -> dict:
@@ -65,17 +68,15 @@ def product(size: int) -> dict:
     return {"tflops": 2 * size**3 / float(np.median(seconds)) / 1e12}
 
 
-def step(size: str, name: str, rows: int, scan: bool | None = None) -> dict:
-    recipe = import_module(f"configs.{name}").get_config(size)
-    recipe.model.update(vocab=VOCAB[size], dtype="bfloat16", scan=scan)
-    recipe.batch_size = rows
-    config = load(recipe)
+def step(size: str, name: str, rows: int, scan: bool | None = None, remat: bool = False) -> dict:
+    config = compiled.recipe(name, size, rows, remat=remat, sharding="replicated")
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, scan=scan))
     parts, optimizer = parameters.make(config), make(config)
     mesh = devices.make_mesh(jax.devices()[:1])
     state = jax.device_put(
         train_step.fresh_state(parts.params(), optimizer), devices.replicated(mesh)
     )
-    batch = jax.device_put(random_batch(rows, config.train_length, VOCAB[size]))
+    batch = jax.device_put(random_batch(rows, config.train_length, compiled.VOCAB[size]))
     began = time.perf_counter()
     program = train_step.train_step(parts, optimizer, config, mesh).lower(state, batch).compile()
     compile_seconds = time.perf_counter() - began
@@ -93,6 +94,8 @@ def step(size: str, name: str, rows: int, scan: bool | None = None) -> dict:
         "mfu": speed * flops / peak if peak else None,
         "compile_s": compile_seconds,
         "temporary_mib": program.memory_analysis().temp_size_in_bytes / 2**20,
+        "held_gib": compiled.facts(program).held / 2**30,
+        "printed_gib": memory(config, 1)["in all"] / 2**30,
         "parameters": parts.counts()["total"],
         "loss": call(),
     }

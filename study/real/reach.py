@@ -12,7 +12,7 @@ import pandas as pd
 from posenc_jax.display import Table
 from posenc_jax.evaluation.protocols.copies import NEAR, UNREAD, USABLE, share_kept, usable_length
 from posenc_jax.evaluation.statistics import Difference, combined, paired
-from study.real.tables import L, of_protocol
+from study.real.tables import ROW, L, of_protocol
 
 DRAWS = 4_000  # of the books, with replacement
 METHODS = (
@@ -22,6 +22,10 @@ METHODS = (
     *("ntk:1.5", "ntk:2", "self_extend"),
 )
 SHOWN = [L // 8, L // 4, L // 2, 5 * L // 8, 3 * L // 4, 7 * L // 8, 15 * L // 16, 8_064]
+BEYOND = [L // 2, 5 * L // 8, 3 * L // 4, 7 * L // 8, 9_216, 10_240, 12_160]
+GEMMA = "gemma3"
+GEMMA_L = 32_768
+GEMMA_SHOWN = [4_096, 8_192, 16_384, 20_480, 24_576, 28_672, 30_720, 32_640]
 
 
 class Row:
@@ -69,10 +73,10 @@ def measured(model: str = "smollm2") -> dict[tuple[str, int], Row]:
     return {key: Row(own) for key, own in rows.groupby(["method", "length"])}
 
 
-def shares(length: int, distances: list[int]) -> Table:
+def shares(length: int, distances: list[int], model: str = "smollm2") -> Table:
     """Share kept by the tokens back to the copy in rows of a length, and the usable length."""
     head = ["", *(f"{back:,}" for back in distances), "usable"]
-    found = {method: measured().get((method, length)) for method in METHODS}
+    found = {method: measured(model).get((method, length)) for method in METHODS}
     body = [
         [method, *(_share(row.share(back)) for back in distances), f"{row.usable:,}"]
         for method, row in found.items()
@@ -85,13 +89,13 @@ def _share(one: Difference) -> str:
     return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
 
 
-def less_none(distances: list[int]) -> Table:
+def less_none(distances: list[int], length: int = L, model: str = "smollm2") -> Table:
     """Share kept less that without an extension, and nats that it adds to the unchanged targets of
     the whole grid, in rows of L."""
-    plain = measured()["none", L]
+    plain = measured(model)["none", length]
     body = []
     for method in METHODS[1:]:
-        row = measured().get((method, L))
+        row = measured(model).get((method, length))
         if row:
             cells = []
             for back in distances:
@@ -109,32 +113,36 @@ def _price(row: Row, plain: Row) -> str:
 
 
 def halves() -> Table:
-    """Half-reach of every method and row, and its ratio to that without an extension, with 95%
-    intervals of the percentile bootstrap over books."""
+    """Half-reach of every method and row, its ratio to that without an extension, and what the
+    factor times half of that of YaRN by 2 predicts; 95% intervals of the percentile bootstrap over
+    books."""
     rng = np.random.default_rng(0)
-    plain = measured()["none", L]
+    plain, fitted = measured()["none", L], measured()["yarn:2", ROW].half() / 2
     draws = rng.integers(0, len(plain.books), (DRAWS, len(plain.books)))
     body = []
     for (method, length), row in sorted(measured().items(), key=lambda one: (one[0][1], one[0][0])):
         assert list(row.books) == list(plain.books)
         drawn = np.array([[row.half(books), plain.half(books)] for books in draws])
+        predicted = fitted * (float(method.split(":")[1]) if "yarn" in method else 1)
+        words = "" if "ntk" in method or "self" in method else f"{predicted:,.0f}"
         if np.isnan(row.half()):
-            body.append([method, f"{length:,}", "beyond the row", ""])
+            body.append([method, f"{length:,}", "beyond the row", "", words])
             continue
         drawn = np.where(np.isnan(drawn), np.inf, drawn)
         low, high = np.quantile(drawn[:, 0], (0.025, 0.975), method="nearest")
         ratios = drawn[:, 0] / drawn[:, 1]
         least, most = np.quantile(ratios, (0.025, 0.975), method="nearest")
-        ratio = row.half() / plain.half()
+        ratio, words = row.half() / plain.half(), f"{words} ({predicted / row.half() - 1:+.1%})"
         body.append(
             [method, f"{length:,}", f"{row.half():,.0f} [{low:,.0f}, {high:,.0f}]"]
-            + [f"{ratio:.2f} [{least:.2f}, {most:.2f}]"]
+            + [f"{ratio:.2f} [{least:.2f}, {most:.2f}]", words]
         )
-    return Table("", ["", "rows of", "half-reach", "over none"], body)
+    return Table("", ["", "rows of", "half-reach", "over none", "predicted"], body)
 
 
 TABLES = {
     "reach-shares": lambda: shares(L, SHOWN),
     "reach-less": lambda: less_none([5_120, 6_144, 7_168, 7_680, 8_064]),
+    "reach-beyond": lambda: shares(ROW, BEYOND),
     "reach-halves": halves,
 }

@@ -58,6 +58,8 @@ SIZES = {  # 300 MB in bfloat16
 }
 PEAK = """
 import sys
+import threading
+import time
 from pathlib import Path
 from posenc_jax import backend
 backend.configure()
@@ -66,20 +68,26 @@ from posenc_jax.pretrained.adopt import adopt
 from posenc_jax.pretrained.saving import save_run
 from posenc_jax.runs.subject import load_run
 
-def peak():
+def held():  # without what the system keeps of files
     lines = open("/proc/self/status")
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+def watch():
+    while True:
+        peak[0] = max(peak[0], held())
+        time.sleep(0.005)
 
 jax.numpy.zeros(1)
-before, (what, *places) = peak(), sys.argv[1:]
+before, (what, *places), peak = held(), sys.argv[1:], [0]
+threading.Thread(target=watch, daemon=True).start()
 {"adopt": adopt, "load": load_run, "save": save_run}[what](*map(Path, places))
-print(peak() - before)
+print(peak[0] - before)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_adopting_holds_each_array_once_and_loading_and_saving_less_than_twice(tmp_path):
+def test_adopting_holds_a_few_arrays_and_loading_and_saving_less_than_all_twice(tmp_path):
     arrays = drawn(ml_dtypes.bfloat16, LLAMA | SIZES)
     size = sum(array.nbytes for array in arrays.values())
     folder, run = write(tmp_path / "llama", arrays, LLAMA | SIZES), tmp_path / "run"
@@ -88,4 +96,4 @@ def test_adopting_holds_each_array_once_and_loading_and_saving_less_than_twice(t
     loading = int(python("-c", PEAK, "load", run)) / size
     saving = int(python("-c", PEAK, "save", run, tmp_path / "out").split()[-1]) / size
     print(f"of {size:,} bytes: adopting {adopting:.2f}, loading {loading:.2f}, saving {saving:.2f}")
-    assert adopting <= 1.3 and loading <= 1.9 and saving <= 1.9
+    assert adopting <= 0.7 and loading <= 1.9 and saving <= 1.9

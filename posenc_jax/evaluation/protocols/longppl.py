@@ -60,10 +60,10 @@ class LongPPL(LastTargets):
 def keys_of(text: Text, subject: Any, config: Evaluation, last: int) -> np.ndarray:  # [W, K]
     """Mask of the last targets of each window that far context decides for the reference."""
     from posenc_jax.evaluation import check
-    from posenc_jax.evaluation.losses import reader_of
+    from posenc_jax.evaluation.losses import placing, reader_of
     from posenc_jax.runs.subject import load_subject
 
-    reference = load_subject(Path(config.reference))
+    reference = load_subject(Path(config.reference), place=placing(config))
     short = config.short or subject.trained
     _check(text, subject, reference, short, last)
     check.refuse_uncut(config, reference.parts.encoding)

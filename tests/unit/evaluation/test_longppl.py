@@ -44,7 +44,7 @@ def reference(subject, monkeypatch):
         "other": dataclasses.replace(right, tokenizer=other),
         "knows": dataclasses.replace(right, digests=np.array([2], np.uint64)),
     }
-    monkeypatch.setattr(subjects, "load_subject", lambda path: runs[path.name])
+    monkeypatch.setattr(subjects, "load_subject", lambda path, place: runs[path.name])
     monkeypatch.setattr(losses, "reader_of", Chooser)
     monkeypatch.setattr(Chooser, "calls", [])
 
