@@ -206,7 +206,12 @@ def _on_disk(workdir: Path) -> Callable[..., np.ndarray]:
     """Makes arrays in files without names, beside a workdir that may not be there yet: memory holds
     them only while it has room."""
     folder = next(path for path in (workdir, *workdir.parents) if path.is_dir())
-    return lambda shape, dtype: np.memmap(TemporaryFile(dir=folder), dtype, "w+", shape=shape)
+
+    def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        with TemporaryFile(dir=folder) as file:  # the array keeps it
+            return np.memmap(file, dtype, "w+", shape=shape)
+
+    return empty
 
 
 def _filled(
