@@ -50,20 +50,26 @@ def memory() -> None:
 
 @style.styled()
 def shares() -> None:
-    figure, (axes,) = style.panels(1, 1, (6.4, 3.4))
-    for number, (method, (name, colour)) in enumerate(REACH.items()):
-        row = reach.measured()[method, L]
-        places = [back + 45 * number for back in row.distances]
-        last = _line(axes, places, [row.share(back) for back in row.distances], colour)[-1]
-        axes.text(L + 110, last, name, color=colour, va="center", size=11)
-    axes.axvline(L, color="0.4", linestyle=":")
-    axes.axhline(USABLE, color="0.4", linewidth=1)
-    axes.text(L - 60, 1.12, f"L = {L:,}", color="0.4", va="top", ha="right", size=11)
-    axes.set(xlim=(0, L + 1_700), ylim=(-0.04, 1.12))
-    axes.set_xticks([1_024, 2_048, 4_096, 6_144, 8_064])
-    axes.set_ylabel("share kept of what\na near copy saves", size=11)
-    _finish(axes)
-    style.finish(figure, "How much of its own context does SmolLM2-135M read?")
+    figure, panels = style.panels(1, 2, (9.4, 3.6))
+    names = (("smollm2", "SmolLM2-135M", L), (reach.GEMMA, "Gemma 3 270M", reach.GEMMA_L))
+    for axes, (model, title, length) in zip(panels, names, strict=True):
+        ends = []
+        for number, method in enumerate(REACH):
+            row, colour = reach.measured(model)[method, length], REACH[method][1]
+            places = [back + length * number // 180 for back in row.distances]
+            own = [row.share(back) for back in row.distances]
+            ends.append(_line(axes, places, own, colour)[-1])
+        for (name, colour), height in zip(REACH.values(), style.spaced(ends, 0.09), strict=True):
+            axes.text(1.02 * length, height, name, color=colour, va="center", size=11)
+        axes.axvline(length, color="0.4", linestyle=":")
+        axes.axhline(USABLE, color="0.4", linewidth=1)
+        words = dict(color="0.4", va="top", ha="right", size=11)
+        axes.text(0.99 * length, 1.18, f"L = {length:,}", **words)
+        axes.set(xlim=(0, 1.42 * length), ylim=(-0.04, 1.18), title=title)
+        axes.set_xticks([length // 4, length // 2, 3 * length // 4, length])
+        _finish(axes)
+    panels[0].set_ylabel("share kept of what\na near copy saves", size=11)
+    style.finish(figure, "How much of its own context does a model read, without training?")
     style.save(figure, HERE / "reach.png")
 
 

@@ -89,27 +89,40 @@ def _share(one: Difference) -> str:
     return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
 
 
-def less_none(distances: list[int], length: int = L, model: str = "smollm2") -> Table:
+def less_none(distances: list[int]) -> Table:
     """Share kept less that without an extension, and nats that it adds to the unchanged targets of
     the whole grid, in rows of L."""
-    plain = measured(model)["none", length]
-    body = []
+    plain, body = measured()["none", L], []
     for method in METHODS[1:]:
-        row = measured(model).get((method, length))
-        if row:
+        if row := measured().get((method, L)):
             cells = []
             for back in distances:
                 terms = [(1.0, row.far[back], row.near[back])]
-                found = combined([*terms, (-1.0, plain.far[back], plain.near[back])])
-                cells.append(f"{found.mean:+.2f} [{found.low:.2f}, {found.high:.2f}]")
+                cells.append(
+                    _signed(combined([*terms, (-1.0, plain.far[back], plain.near[back])]), 2)
+                )
             body.append([method, *cells, _price(row, plain)])
     return Table("", ["less none", *(f"{back:,}" for back in distances), "nats on text"], body)
 
 
+def nats_more(distances: list[int]) -> Table:
+    """Nats that a copy saves on Gemma in rows of its L, more than without an extension."""
+    rows, body = measured(GEMMA), []
+    plain = rows["none", GEMMA_L]
+    for method in METHODS[1:]:
+        if row := rows.get((method, GEMMA_L)):
+            found = [paired(row.far[b], plain.far[b], row.targets[b]) for b in distances]
+            body.append([method, *(_signed(one, 2) for one in found), _price(row, plain)])
+    return Table("", ["nats more", *(f"{back:,}" for back in distances), "nats on text"], body)
+
+
+def _signed(one: Difference, digits: int) -> str:
+    return f"{one.mean:+.{digits}f} [{one.low:.{digits}f}, {one.high:.{digits}f}]"
+
+
 def _price(row: Row, plain: Row) -> str:
     own, other, targets = (sum(side.values()) for side in (row.unread, plain.unread, row.targets))
-    found = paired(own, other, targets)
-    return f"{found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}]"
+    return _signed(paired(own, other, targets), 3)
 
 
 def halves() -> Table:
@@ -132,7 +145,8 @@ def halves() -> Table:
         low, high = np.quantile(drawn[:, 0], (0.025, 0.975), method="nearest")
         ratios = drawn[:, 0] / drawn[:, 1]
         least, most = np.quantile(ratios, (0.025, 0.975), method="nearest")
-        ratio, words = row.half() / plain.half(), f"{words} ({predicted / row.half() - 1:+.1%})"
+        ratio = row.half() / plain.half()
+        words = words and f"{words} ({predicted / row.half() - 1:+.1%})"
         body.append(
             [method, f"{length:,}", f"{row.half():,.0f} [{low:,.0f}, {high:,.0f}]"]
             + [f"{ratio:.2f} [{least:.2f}, {most:.2f}]", words]
@@ -145,4 +159,6 @@ TABLES = {
     "reach-less": lambda: less_none([5_120, 6_144, 7_168, 7_680, 8_064]),
     "reach-beyond": lambda: shares(ROW, BEYOND),
     "reach-halves": halves,
+    "reach-gemma": lambda: shares(GEMMA_L, GEMMA_SHOWN, GEMMA),
+    "reach-gemma-more": lambda: nats_more(GEMMA_SHOWN),
 }

@@ -5,6 +5,7 @@ from functools import cache
 import pandas as pd
 
 from posenc_jax.display import Table
+from posenc_jax.evaluation.protocols.copies import NEAR
 from posenc_jax.report.frames import Estimate, selected
 from study.cells import STUDY, of_documents, signed
 
@@ -31,9 +32,11 @@ def of_protocol(protocol: str, model: str = "smollm2") -> pd.DataFrame:
 
 @cache
 def copies() -> pd.DataFrame:
-    """Nats and targets of `copies` by method, length, distance, whether read, and book."""
+    """Nats and targets of `copies` by method, length, distance, whether read, and book; those with
+    near copies have other places and are on the page reach.md."""
     rows = of_protocol("copies")
-    rows = rows[~rows.part.str.startswith("near")]  # whose copies stand elsewhere
+    of_reach = rows.token_hash[rows.part.str.startswith(NEAR)]
+    rows = rows[~rows.token_hash.isin(of_reach)]
     back = rows.part.str.extract(r"(\d+)$")[0].astype(int)
     return rows.assign(back=back, read=~rows.part.str.startswith("unread"))
 
