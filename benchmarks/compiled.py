@@ -244,15 +244,15 @@ def facts(compiled: Any) -> Facts:
 
 def kernels(text: str) -> Iterator[Kernel]:
     """The kernels of an optimized program, with the trip counts of the loops around them."""
-    computations, _ = parse(text)
-    for name, one, computation, times in _launched(text):
+    computations, entry = parse(text)
+    for name, one, computation, times in _launched(computations, entry):
         yield _kernel(name, one, computation, computations, times)
 
 
 def received(text: str) -> float:
     """Bytes that the collectives of a program bring to a device, as rings do it."""
     total = 0
-    for _, one, computation, times in _launched(text):
+    for _, one, computation, times in _launched(*parse(text)):
         op = one.op.removesuffix("-start")
         if op in COLLECTIVES:
             read = sum(computation[name].size for name in one.operands)
@@ -263,9 +263,10 @@ def received(text: str) -> float:
     return total
 
 
-def _launched(text: str) -> Iterator[tuple[str, Instruction, Computation, int]]:
+def _launched(
+    computations: dict[str, Computation], entry: str
+) -> Iterator[tuple[str, Instruction, Computation, int]]:
     """Instructions that run, each with its name, its computation and its number of times."""
-    computations, entry = parse(text)
 
     def walk(name: str, times: int) -> Iterator[tuple[str, Instruction, Computation, int]]:
         computation = computations[name]

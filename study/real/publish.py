@@ -1,7 +1,7 @@
 """Publish what was measured on a real model: python -m study.real.publish RUN...
 
 Writes the losses of every cell by document to rows/documents.csv.xz beside this file, where cells
-of other runs stay. A model is named by the folder of its run.
+of other runs stay. A model is named by the folder of its run, as in smollm2-bfloat16.
 """
 
 import sys
@@ -17,7 +17,7 @@ KEYS = ["model", "method", "protocol", "length", "part", "token_hash", "processo
 
 def merged(runs: list[Path]) -> pd.DataFrame:
     """Rows of runs and the published ones, each cell once."""
-    own = [documents_of(run).assign(model=run.name) for run in runs]
+    own = [documents_of(run).assign(model=run.name.partition("-")[0]) for run in runs]
     rows = pd.concat([*own, pd.read_csv(ROWS)])
     rows = rows.drop_duplicates(KEYS).sort_values(KEYS)
     return rows[[*KEYS, "nats", "targets", "right"]].astype({"targets": int, "right": int})
