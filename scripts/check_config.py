@@ -11,7 +11,6 @@ extension with its options, and what the columns of curves.csv hold.
 import dataclasses
 import json
 import sys
-from typing import Any
 
 from posenc_jax import config
 from posenc_jax.config.flags import parse_flags
@@ -36,7 +35,10 @@ def print_configuration(argv: list[str]) -> None:
     from posenc_jax.data import corpora
     from posenc_jax.runs import parameters
     from posenc_jax.schemes.rope import RoPE
+    from posenc_jax.training import memory
 
+    if flags.devices < 1:
+        problems.append(f"--devices must be at least 1; got {flags.devices}")
     run = config.load(recipe, more=problems)
     model = run.model
     vocab = model.vocab or corpora.encoder_of(run.data.source).vocab
@@ -49,7 +51,7 @@ def print_configuration(argv: list[str]) -> None:
             terminal.say(f"  {leaf.size:>14,}  {group}.{name} {leaf.shape}")
     count = sum(leaf.size for leaf in jax.tree.leaves(parts))
     terminal.say(f"  {count:>14,}  in all")
-    terminal.say(_in_words(memory(run, flags.devices), flags.devices))
+    terminal.say(_in_words(memory.of_a_step(run, flags.devices), flags.devices))
     encoding = parameters.first_encoding(run)
     if isinstance(encoding, RoPE):
         terminal.say(f"turns of each rotary pair within L = {encoding.train_length}")
@@ -111,62 +113,6 @@ def reach_of_the_encoding(config: Training, encoding) -> None:
 
 def _devices(parser) -> None:
     parser.add_argument("--devices", type=int, default=1)
-
-
-def memory(run: Training, devices: int) -> dict[str, float]:
-    """Bytes that a training step holds on each of so many GPUs, by what they are for."""
-    import jax
-    import jax.numpy as jnp
-
-    from models.likelihoods import LOGITS
-    from posenc_jax.data.batches import Batch
-    from posenc_jax.runs import parameters
-    from posenc_jax.training import optimizer, train_step
-
-    rows = max(1, run.batch_size // run.accumulate * run.sequence // devices)
-    share = devices if run.sharding == "fsdp" else 1
-    shape = rows, run.train_length
-    ints: Any = jax.ShapeDtypeStruct(shape, jnp.int32)
-    floats: Any = jax.ShapeDtypeStruct(shape, jnp.float32)
-    params = parameters.blank(run).params()
-    weights = {leaf.shape for leaf in jax.tree.leaves(params)}
-
-    def bytes_of(tree) -> float:
-        leaves = jax.tree.leaves(tree)
-        sizes = [(leaf.size * leaf.dtype.itemsize, leaf.shape in weights) for leaf in leaves]
-        return sum(size / share if is_weight else size for size, is_weight in sizes)
-
-    def saved(remat: bool) -> float:  # by the forward pass; a kernel of a GPU saves what blocks do
-        attention = "blockwise" if run.model.attention == "auto" else run.model.attention
-        model = dataclasses.replace(run.model, remat=remat, attention=attention)
-        parts = parameters.blank(dataclasses.replace(run, model=model))
-
-        def backward(params, batch, key):
-            def loss(params):
-                masked = run.data.mask_documents
-                return train_step.summed_loss(parts, params, batch, key, masked)
-
-            return jax.vjp(loss, params)[1]
-
-        batch = Batch(ints, ints, floats, ints, floats)
-        return bytes_of(jax.eval_shape(backward, params, batch, jax.random.key(0))) / run.sequence
-
-    def state(params):
-        return train_step.fresh_state(params, optimizer.make(run))
-
-    numbers = rows * run.train_length * run.model.vocab_size // run.sequence
-    pieces = 1 << max(0, -(-numbers // LOGITS["gpu"]) - 1).bit_length()
-    held = {
-        "state": bytes_of(jax.eval_shape(state, params)),
-        "activations": saved(run.model.remat),
-        "with model.remat": saved(True),
-        "logits at once": 4 * numbers / pieces,
-        "gradient": bytes_of(params),
-    }
-    # The gradient takes the place of activations; micro-batches have a sum of gradients besides.
-    most = max(held["activations"] + held["logits at once"], held["gradient"])
-    kept = held["gradient"] if run.accumulate > 1 else 0
-    return {"in all": held["state"] + kept + most} | held
 
 
 def _in_words(held: dict[str, float], devices: int) -> str:

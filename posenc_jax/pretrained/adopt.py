@@ -36,6 +36,7 @@ DTYPES = ("float32", "bfloat16", "float16")  # of weights, which are held as the
 STEP = 1  # of the only checkpoint
 
 Arrays = dict[str, np.ndarray]  # by our path: model.norm.scale
+Empty = Callable[..., np.ndarray]  # makes an array of a shape and a type, as np.empty
 
 
 class Pretrained(NamedTuple):
@@ -114,7 +115,7 @@ def read(
     train_length: int | None = None,
     dtype: str | None = None,
     weights: str | None = None,
-    empty: Callable[..., np.ndarray] = np.empty,
+    empty: Empty = np.empty,
 ) -> Adopted:
     """Read a pretrained model; `dtype` is that of its computation, by default bfloat16 where all
     weights are, and `weights` that of its matrices, by default the file's. `empty` makes the
@@ -202,7 +203,7 @@ def _lengths(position: Position, train_length: int | None) -> tuple[int, int]:
     return train_length or trained, original
 
 
-def _on_disk(workdir: Path) -> Callable[..., np.ndarray]:
+def _on_disk(workdir: Path) -> Empty:
     """Makes arrays in files without names, beside a workdir that may not be there yet: memory holds
     them only while it has room."""
     folder = next(path for path in (workdir, *workdir.parents) if path.is_dir())
@@ -215,7 +216,12 @@ def _on_disk(workdir: Path) -> Callable[..., np.ndarray]:
 
 
 def _filled(
-    source: str | Path, found: Source, family: Family, config: Training, weights: str | None, empty
+    source: str | Path,
+    found: Source,
+    family: Family,
+    config: Training,
+    weights: str | None,
+    empty: Empty,
 ) -> tuple[dict[str, Arrays], set[str]]:
     """Every parameter from the arrays of the source, each of which is held once."""
     shapes = {
@@ -248,7 +254,12 @@ class _Filling:
     """Our arrays while they are filled, and what does not fit."""
 
     def __init__(
-        self, names: Mapping[str, Row], config: Training, shapes: Mapping, files: Mapping, empty
+        self,
+        names: Mapping[str, Row],
+        config: Training,
+        shapes: Mapping,
+        files: Mapping,
+        empty: Empty,
     ):
         places = families.places(names, config.model.layers)
         prefixes = {name: next(filter(name.startswith, families.PREFIXES), "") for name in files}

@@ -16,10 +16,9 @@ from models import likelihoods
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
-from posenc_jax.training import train_step
+from posenc_jax.training import memory, train_step
 from posenc_jax.training.console import PEAK_FLOPS
 from posenc_jax.training.optimizer import make
-from scripts.check_config import memory
 
 ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32, "1b": 8}  # keep a device busy
 STEPS = (
@@ -95,7 +94,7 @@ def step(size: str, name: str, rows: int, scan: bool | None = None, remat: bool 
         "compile_s": compile_seconds,
         "temporary_mib": program.memory_analysis().temp_size_in_bytes / 2**20,
         "held_gib": compiled.facts(program).held / 2**30,
-        "printed_gib": memory(config, 1)["in all"] / 2**30,
+        "printed_gib": memory.of_a_step(config, 1)["in all"] / 2**30,
         "parameters": parts.counts()["total"],
         "loss": call(),
     }

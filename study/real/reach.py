@@ -94,13 +94,11 @@ def less_none(distances: list[int]) -> Table:
     plain, body = measured()["none", L], []
     for method in METHODS[1:]:
         if row := measured().get((method, L)):
-            cells = []
-            for back in distances:
-                terms = [(1.0, row.far[back], row.near[back])]
-                cells.append(
-                    _signed(combined([*terms, (-1.0, plain.far[back], plain.near[back])]), 2)
-                )
-            body.append([method, *cells, _price(row, plain)])
+            cells = [
+                combined([(1.0, row.far[b], row.near[b]), (-1.0, plain.far[b], plain.near[b])])
+                for b in distances
+            ]
+            body.append([method, *(_signed(one, 2) for one in cells), _price(row, plain)])
     return Table("", ["less none", *(f"{back:,}" for back in distances), "nats on text"], body)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import compiled
 from posenc_jax.attention import kernels
-from scripts.check_config import memory
+from posenc_jax.training import memory
 
 pytestmark = pytest.mark.aot
 
@@ -85,7 +85,7 @@ def test_a_training_step_compiles_within_its_bounds(platform, devices, what, ker
     check(found, kernels)
     if platform == "gpu" and layers is None:
         # As check_config.py prints it.
-        assert 0.9 < memory(config, devices)["in all"] / found.held < 1.1
+        assert 0.9 < memory.of_a_step(config, devices)["in all"] / found.held < 1.1
     assert found.launches <= bounds[0]
     assert found.gigabytes <= bounds[1]
     assert found.temporary / 2**30 <= bounds[2]
@@ -99,7 +99,7 @@ def test_a_large_model_trains_within_its_bounds(platform, devices, what, kernels
     print(found)
     assert found.attention == kernels
     if platform == "gpu":
-        assert 0.9 < memory(config, devices)["in all"] / found.held < 1.1
+        assert 0.9 < memory.of_a_step(config, devices)["in all"] / found.held < 1.1
     assert found.launches <= bounds[0]
     assert found.held / 2**30 <= bounds[1]
     assert found.received <= bounds[2]
