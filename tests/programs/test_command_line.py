@@ -259,7 +259,7 @@ def test_a_configuration_is_checked_without_a_run():
     assert "memory of a step on a GPU, GiB: in all 0.0758, state 0.00239, activations" in out
     turns = out.splitlines()[-1].split()
     assert len(turns) == 8 and turns[0] == "20.4"
-    said = script("check_config.py", "--config=configs/rope.py", "--devices=0", code=76)
+    said = script("check_config.py", "--config=configs/rope.py", "--devices=0", code=2)
     assert "--devices must be at least 1; got 0" in said
 
 
