@@ -51,7 +51,9 @@ def print_configuration(argv: list[str]) -> None:
             terminal.say(f"  {leaf.size:>14,}  {group}.{name} {leaf.shape}")
     count = sum(leaf.size for leaf in jax.tree.leaves(parts))
     terminal.say(f"  {count:>14,}  in all")
-    terminal.say(_in_words(memory.of_a_step(run, flags.devices), flags.devices))
+    where = "a GPU" if flags.devices == 1 else f"each of {flags.devices} GPUs"
+    held = memory.in_words(memory.of_a_step(run, flags.devices))
+    terminal.say(f"memory of a step on {where}, GiB: {held}")
     encoding = parameters.first_encoding(run)
     if isinstance(encoding, RoPE):
         terminal.say(f"turns of each rotary pair within L = {encoding.train_length}")
@@ -113,12 +115,6 @@ def reach_of_the_encoding(config: Training, encoding) -> None:
 
 def _devices(parser) -> None:
     parser.add_argument("--devices", type=int, default=1)
-
-
-def _in_words(held: dict[str, float], devices: int) -> str:
-    where = "a GPU" if devices == 1 else f"each of {devices} GPUs"
-    parts = ", ".join(f"{name} {size / 2**30:.3g}" for name, size in held.items())
-    return f"memory of a step on {where}, GiB: {parts}"
 
 
 if __name__ == "__main__":

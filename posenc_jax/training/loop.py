@@ -22,7 +22,7 @@ from posenc_jax.runs.workdir import Workdir, data_facts
 from posenc_jax.runtime import backend, devices, errors
 from posenc_jax.runtime.terminal import counted, stop_requests
 from posenc_jax.tracking.wandb import View, identity_of
-from posenc_jax.training import annealing, optimizer
+from posenc_jax.training import annealing, memory, optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
 from posenc_jax.training.profile import Profile
 from posenc_jax.training.train_step import State, fresh_state, train_step
@@ -48,6 +48,7 @@ def train(
         corpus = prepare_corpora(config.data.source, config.seed, stopping=signals)
         processes.check_same(corpus.fingerprint, "data", errors.DataError)
         config = parameters.with_vocab(config, corpus.vocab)
+        memory.refuse_too_large(config)
         rows = batches.batches_of(corpus, config)
         rows.batch(0)
         accept(corpus)

@@ -10,7 +10,36 @@ from models.likelihoods import LOGITS
 from posenc_jax.config import Training
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
+from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.training import optimizer, train_step
+
+ERROR = 1.1  # of the reckoning, against compiled programs
+
+
+def refuse_too_large(run: Training) -> None:
+    """Refuse a step that no GPU here holds, before anything is made."""
+    room = room_of_a_gpu()
+    if room is None:
+        return
+    held = of_a_step(run, jax.device_count())
+    if held["in all"] > ERROR * room:
+        raise ConfigError(
+            f"a step holds {in_words(held)} GiB on each GPU, which has {room / 2**30:.3g} for it; "
+            "use model.remat=True, sharding=fsdp on several, a smaller batch_size or a larger "
+            "accumulate"
+        )
+
+
+def room_of_a_gpu() -> int | None:
+    """Bytes that a GPU gives to this process."""
+    if jax.default_backend() != "gpu":
+        return None
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats.get("bytes_limit")
+
+
+def in_words(held: dict[str, float]) -> str:
+    return ", ".join(f"{name} {size / 2**30:.3g}" for name, size in held.items())
 
 
 def of_a_step(run: Training, devices: int) -> dict[str, float]:

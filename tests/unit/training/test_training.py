@@ -20,7 +20,7 @@ from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError
-from posenc_jax.training import train_step
+from posenc_jax.training import loop, memory, train_step
 from posenc_jax.training.console import Recorder, Report
 from posenc_jax.training.optimizer import bias_travel, decays, make, schedule, travel
 
@@ -63,6 +63,16 @@ def run(config, count=3):
 def test_a_kernel_missing_on_this_platform_is_refused():
     with pytest.raises(ConfigError, match="this process runs on cpu; use auto"):
         parameters.check(config(**{"model.attention": "kernel"}))
+
+
+def test_a_step_that_no_gpu_holds_is_refused_before_anything_is_made(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "room_of_a_gpu", lambda: 2**30)
+    memory.refuse_too_large(config())
+    monkeypatch.setattr(memory, "room_of_a_gpu", lambda: 2**16)
+    monkeypatch.setattr(parameters, "make", None)
+    with pytest.raises(ConfigError, match="a step holds in all .* GiB on each GPU, which has"):
+        loop.train(config(**{"model.vocab": 256}), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()
 
 
 def test_the_loss_is_the_weighted_mean_of_nats():
