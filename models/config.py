@@ -111,6 +111,12 @@ class Config:
         one_of("none", "qkv", "all"),
     )
     tied: bool = default(True, "use the token embedding as output projection", true_or_false)
+    lora: int | None = default(
+        None,
+        "rank of a low-rank part of every linear map of a layer (LoRA, Hu et al. 2021, "
+        "arXiv:2106.09685), times 2; None: no such part",
+        whole(1, 2**16),
+    )
     scan: bool | None = default(
         None,
         f"compile the layers as a loop; None: if more than {WRITTEN_OUT['cpu']}, on a GPU "

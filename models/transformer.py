@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.custom_derivatives import SymbolicZero
 from jax.sharding import Mesh
 
 from posenc_jax.attention import FEW, attention, attention_after, ring, target
@@ -53,7 +54,9 @@ class Transformer(nnx.Module):
         self.blocks = jax.vmap(lambda key: Block(config, key))(block_keys)  # [layers, ...]
         self.norm = make_norm(config) if config.norm_place != "post" else None
         self.unembed = (
-            None if config.tied else linear(config, config.width, config.vocab_size, unembed_key)
+            None
+            if config.tied
+            else linear(config, config.width, config.vocab_size, unembed_key, lora=False)
         )
 
     def __call__(
@@ -390,9 +393,24 @@ def _at_once(tree):
     return tree
 
 
-_at_once.defvjp(
-    lambda tree: (tree, None), lambda _, gradients: (jax.lax.optimization_barrier(gradients),)
-)
+def _noting_the_asked(tree):
+    """The tree, and a tree without arrays of what is asked for: () or None."""
+    leaves, structure = jax.tree.flatten(tree, is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
+    asked = tuple(() if leaf.perturbed else None for leaf in leaves)
+    return structure.unflatten([leaf.value for leaf in leaves]), asked
+
+
+def _asked_at_once(asked, gradients):
+    def is_leaf(leaf):
+        return isinstance(leaf, SymbolicZero)
+
+    leaves, structure = jax.tree.flatten(gradients, is_leaf=is_leaf)
+    pairs = zip(leaves, asked, strict=True)
+    made = [None if own is None or is_leaf(leaf) else leaf for leaf, own in pairs]
+    return (structure.unflatten(jax.lax.optimization_barrier(made)),)
+
+
+_at_once.defvjp(_noting_the_asked, _asked_at_once, symbolic_zeros=True)
 
 
 def _at(tree, index: int):
@@ -602,16 +620,38 @@ class MLP(nnx.Module):
 
 
 def linear(
-    config: Config, inputs: int, outputs: int, key: jax.Array, *, bias: bool = False
+    config: Config,
+    inputs: int,
+    outputs: int,
+    key: jax.Array,
+    *,
+    bias: bool = False,
+    lora: bool = True,
 ) -> nnx.Linear:
-    return nnx.Linear(
+    options: dict[str, Any] = {} if config.lora is None or not lora else {"rank": config.lora}
+    return (LowRank if options else nnx.Linear)(
         inputs,
         outputs,
         use_bias=bias,
         dtype=jnp.dtype(config.dtype),
         rngs=nnx.Rngs(key),
         dot_general=lambda x, kernel, *_, **__: _product(x, kernel, target.mesh_of_weights()),
+        **options,
     )
+
+
+class LowRank(nnx.Linear):
+    """x W + 2 (x A) B, where B is 0 at first (LoRA)."""
+
+    def __init__(self, inputs: int, outputs: int, *, rank: int, rngs: nnx.Rngs, **options):
+        super().__init__(inputs, outputs, rngs=rngs, **options)
+        down = jax.random.normal(rngs.params(), (inputs, rank)) / inputs**0.5
+        self.lora_down, self.lora_up = nnx.Param(down), nnx.Param(jnp.zeros((rank, outputs)))
+
+    def __call__(self, x):
+        mesh = target.mesh_of_weights()
+        low = _product(x, self.lora_down[...].astype(x.dtype), mesh)
+        return super().__call__(x) + 2 * _product(low, self.lora_up[...].astype(x.dtype), mesh)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))

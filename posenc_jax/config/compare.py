@@ -65,6 +65,7 @@ def unlike(source: Training, config: Training, place: str) -> list[str]:
     if source.encoding.name != "randomized":
         config = replace(config, encoding=_without_drawing(config.encoding))
     free = (*COMPUTED_BY, "model.dtype", "model.vocab")
+    free += ("model.lora",) if source.model.lora is None else ()
     lines = differences(source, config, free, (f"in {place}", "here"))
     return [line for line in lines if line.startswith(("model.", "encoding."))]
 

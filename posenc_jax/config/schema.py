@@ -168,6 +168,12 @@ class Training:
     model: Model = group(Model)
     encoding: Encoding = group(Encoding)
     extension: Extension = group(Extension)
+    trains: str = default(
+        "",
+        "arrays of the model that are trained, by patterns of their names, as in "
+        "blocks.0-15.attention.*,norm.*; none: those of the encoding alone; empty: all, with "
+        "model.lora its arrays",
+    )
     optimizer: str = default(
         "adamw",
         "adamw; muon: Muon for the matrices of the blocks, with updates as large as AdamW's, and "

@@ -44,14 +44,22 @@ class Parts:
 def make(config: Training, mesh: Mesh | None = None) -> Parts:
     """Make model and encoding from the seed; over a mesh each device makes its share."""
     plain = unextended(config)
+    model = with_leaves(plain.model, begun(config, by_path(plain.model), mesh))
+    return extended(config, Parts(model, plain.encoding))
+
+
+def begun(
+    config: Training, shapes: dict[str, Any], mesh: Mesh | None = None
+) -> dict[str, jax.Array]:
+    """These arrays of the model, from the seed."""
 
     def arrays(key):
-        return by_path(models.make(config.model, key))
+        made = by_path(models.make(config.model, key))
+        return {name: made[name] for name in shapes}
 
-    shapes, (model_key, _) = by_path(plain.model), jax.random.split(key_of(config.seed))
+    model_key, _ = jax.random.split(key_of(config.seed))
     placed = None if mesh is None else devices.shardings(shapes, mesh, config.sharding)
-    model = with_leaves(plain.model, jax.jit(arrays, out_shardings=placed)(model_key))
-    return extended(config, Parts(model, plain.encoding))
+    return jax.jit(arrays, out_shardings=placed)(model_key)
 
 
 def extended(config: Training, plain: Parts) -> Parts:

@@ -3,9 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from posenc_jax.config import Training, building, schema
@@ -16,8 +19,8 @@ from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.texts import OwnText
 from posenc_jax.data.tokenizer import Encoder
 from posenc_jax.encoding import Encoding
-from posenc_jax.runs import parameters
-from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, steps_of
+from posenc_jax.runs import parameters, trained
+from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, saved_digest, steps_of
 from posenc_jax.runs.workdir import (
     Workdir,
     keep_trained_on,
@@ -135,6 +138,8 @@ def _load(
         blank = parameters.extended(config, plain)
     except (ValueError, TypeError) as error:
         raise Stop(f"{workdir / 'config.json'} describes no model: {error}") from error
+    patterns = trained.pattern_of(config)
+    own = jax.eval_shape(partial(trained.chosen, patterns=patterns), blank.params())
     for _ in range(TRIES):
         saved = saved_steps(workdir)
         chosen = saved[-1] if step is None else step
@@ -142,12 +147,13 @@ def _load(
             raise Stop(f"{workdir} has no checkpoint of step {chosen}; have: {saved}")
         try:
             with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-                card, state = checkpoints.restore(chosen, {PARAMETERS: blank.params()})
+                card, state = checkpoints.restore(chosen, {PARAMETERS: own})
         except (FileNotFoundError, Damaged):
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise
         else:
-            params = place(state[PARAMETERS])
+            frozen = frozen_of(config, workdir, card.get("base"))
+            params = place(trained.whole(state[PARAMETERS], frozen, patterns))
             return Loaded(config, chosen, blank.replace(params), plain.encoding, card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
 
@@ -167,12 +173,16 @@ def _newest_card(workdir: Path) -> dict[str, Any]:
 
 
 def weights_of(config: Training) -> parameters.Params:
-    """The weights of `init_from` on the host, with the run's own extension."""
+    """The weights of `init_from` on the host, with the run's own extension. What is not trained
+    keeps its type, and what the source lacks of LoRA comes from the seed."""
     workdir = Path(config.init_from)
     source = _load(run_config(workdir), workdir, None, parameters.on_host)
     kept = config.extension == source.config.extension
     parts = parameters.blank(config) if kept else parameters.unextended(config)
     saved, fresh = source.parts.params(), parts.params()
+    new = {n: a for n, a in fresh["model"].items() if fnmatchcase(n, trained.LORA)}
+    saved["model"] = parameters.begun(config, new) | saved["model"] if new else saved["model"]
+    kept_types = trained.frozen(fresh, trained.pattern_of(config))
     for group in fresh:
         for name, leaf in fresh[group].items():
             other = saved[group].get(name)
@@ -182,10 +192,35 @@ def weights_of(config: Training) -> parameters.Params:
                     f"init_from: {group} {name} is {leaf.shape} here and {shape} in "
                     f"{config.init_from}; use that run's model and encoding"
                 )
-            saved[group][name] = other.astype(leaf.dtype)  # of adopted weights in bfloat16
+            if group == "encoding" or name not in kept_types:
+                saved[group][name] = other.astype(leaf.dtype)  # of adopted weights in bfloat16
     # The extension comes last, since it may resample a table.
     parts = parts.replace(saved)
     return (parts if kept else parameters.extended(config, parts)).params()
+
+
+def frozen_of(config: Training, workdir: Path, base: str | None) -> dict[str, Any]:
+    """The model's arrays that a run does not train, on the host: those of `init_from`, whose digest
+    it knows, or of its seed."""
+    patterns, shapes = trained.pattern_of(config), parameters.unextended(config).params()
+    names = trained.frozen(shapes, patterns)
+    if not names:
+        return {}
+    if not config.init_from:
+        return parameters.begun(config, names)
+    source = Path(config.init_from)
+    if not (source / "checkpoints").is_dir() or base_of(source) != base:
+        raise Stop(
+            f"{workdir} trained a part of a model and needs the rest, a run of digest {base}; it "
+            f"is not in {source}. Give its place: train.py --workdir={workdir} "
+            "--config.init_from=RUN"
+        )
+    return trained.frozen(weights_of(config), patterns)
+
+
+def base_of(workdir: Path) -> str:
+    """The digest of a run's newest checkpoint, as in status.json."""
+    return saved_digest(_newest_card(workdir))
 
 
 def keep_beside(
@@ -199,7 +234,8 @@ def keep_beside(
     encoder = corpus.encoder
     if isinstance(encoder, tokenizer.Learned):
         write_atomically(workdir / TOKENIZER, encoder.tokenizer.to_str())
-    return {
+    base = {"base": base_of(Path(config.init_from))} if config.init_from else {}
+    return base | {
         "data": corpus.fingerprint,
         "tokenizer": encoder.hash,
         "config": schema.as_fields(config),

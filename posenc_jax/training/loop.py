@@ -13,7 +13,7 @@ from posenc_jax.config import Training
 from posenc_jax.data import batches
 from posenc_jax.data.corpora import Corpus, Mixture
 from posenc_jax.data.prepare import prepare_corpora
-from posenc_jax.runs import parameters, processes
+from posenc_jax.runs import parameters, processes, trained
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import Saving, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
@@ -72,7 +72,7 @@ def _check_steps(steps: int, saved: list[int]) -> None:
 
 def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence[str]) -> int:
     mesh, transform = devices.make_mesh(sequence=config.sequence), optimizer.make(config)
-    parts, step, state = _start(config, run, corpus, saving, mesh, transform)
+    parts, step, state, frozen = _start(config, run, corpus, saving, mesh, transform)
     stopping, profile = processes.Stopping(signals, mesh), Profile(config, run)
     run.say(first_screen(config, parts, corpus, mesh, step))
     if step >= config.steps:
@@ -99,8 +99,8 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
             run.step_on_disk = max(saving.steps(), default=0)  # this one is still being saved
             run.status("running", errors.AGAIN, step=step)
 
-        step_once = train_step(parts, transform, config, mesh)
-        validate = Validation(config, parts, corpus, mesh)
+        step_once = train_step(parts, transform, config, mesh, frozen)
+        validate = Validation(config, parts, corpus, mesh, frozen)
         local_rows = devices.own_rows(mesh, config.batch_size)
         # A `stop_at` already reached is ignored, so the same command resumes.
         last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
@@ -135,29 +135,35 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
 
 def _start(
     config, run: Workdir, corpus, saving: Saving, mesh, transform
-) -> tuple[parameters.Parts, int, State]:
-    """Model and encoding, and the step and state to start or resume from."""
-    parts = parameters.blank(config)
+) -> tuple[parameters.Parts, int, State, dict]:
+    """Model and encoding, the step and state to start or resume from, and what is not trained."""
+    parts, patterns = parameters.blank(config), trained.pattern_of(config)
+    every = parts.params()
+    own = jax.eval_shape(partial(trained.chosen, patterns=patterns), every)
     make_state = partial(fresh_state, optimizer=transform)
-    shapes = jax.eval_shape(make_state, parts.params())
+    shapes = jax.eval_shape(make_state, own)
     shardings = devices.shardings(shapes, mesh, config.sharding)
     found = saving.restore_last(
         shapes, shardings, lambda card: run.accept(card, config, corpus.fingerprint)
     )
-    if found is None:
+    frozen = trained.frozen(every, patterns)
+    if found is None or frozen:
         if config.init_from:
-            weights = subjects.weights_of(config) if is_lead() else shapes["params"]
-            params = processes.placed(weights, shardings["params"])
+            weights = subjects.weights_of(config) if is_lead() else every
+            where = devices.shardings(every, mesh, config.sharding)
+            params = processes.placed(weights, where)
         else:
             params = parameters.make(config, mesh).params()
             params["encoding"] = devices.placed(params["encoding"], mesh)
-        make_state = jax.jit(make_state, out_shardings=shardings, donate_argnums=0)
-        found = 0, make_state(params)
+        frozen = trained.frozen(params, patterns)
+        if found is None:
+            make_state = jax.jit(make_state, out_shardings=shardings, donate_argnums=0)
+            found = 0, make_state(trained.chosen(params, patterns))
     step, state = found
     run.resume_from(step)
     if is_lead():
         saving.belongs = subjects.keep_beside(run.path, config, corpus, saving.card)
-    return parts, step, state
+    return parts, step, state, frozen
 
 
 def _speed(run: Workdir) -> dict[str, float]:

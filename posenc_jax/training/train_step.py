@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from posenc_jax.attention import target
 from posenc_jax.data.batches import Batch
+from posenc_jax.runs import trained
 from posenc_jax.runs.parameters import Params, Parts, key_of
 from posenc_jax.runtime import devices
 
@@ -32,16 +33,19 @@ def summed_loss(
 
 
 def train_step(
-    parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh
+    parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh, frozen: Any = None
 ) -> Callable:
-    """Compile (state, batch) -> (state, metrics); the state is donated, rows are sharded."""
-    pieces = config.accumulate
+    """Compile (state, batch) -> (state, metrics); the state is donated, rows are sharded. `frozen`
+    has the model's arrays that are not trained."""
+    pieces, patterns = config.accumulate, trained.pattern_of(config)
 
-    def piece_loss(params, batch, key):
-        return summed_loss(parts, params, batch, key, config.data.mask_documents, mesh)
-
-    def gradient(params, batch, key):
+    def gradient(params, batch, key, frozen):
         """Return the summed loss and its gradient, one piece of the batch at a time."""
+
+        def piece_loss(params, batch, key):
+            every = trained.whole(params, frozen, patterns)
+            return summed_loss(parts, every, batch, key, config.data.mask_documents, mesh)
+
         if pieces == 1:
             return jax.value_and_grad(piece_loss)(params, batch, key)
 
@@ -57,13 +61,13 @@ def train_step(
 
     cut = devices.cuts_weights(mesh, config.sharding)
 
-    def step(state, batch):
+    def step(state, batch, frozen=None):
         with target.compiling_for(mesh, cut=cut):
-            return update(state, batch)
+            return update(state, batch, frozen)
 
-    def update(state, batch):
+    def update(state, batch, frozen):
         key = jax.random.fold_in(key_of(config.seed), state["step"])
-        total, gradients = gradient(state["params"], batch, key)
+        total, gradients = gradient(state["params"], batch, key, frozen)
         weight = jnp.maximum(jnp.sum(batch.weights), 1.0)  # all targets may have weight 0
         gradients = jax.tree.map(lambda g: g / weight, gradients)
         updates, opt = optimizer.update(gradients, state["opt"], state["params"])
@@ -77,22 +81,31 @@ def train_step(
         params = optax.apply_updates(state["params"], updates)
         return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
-    shapes = jax.eval_shape(lambda params: fresh_state(params, optimizer), parts.params())
+    def started(params):
+        return fresh_state(trained.chosen(params, patterns), optimizer)
+
+    shapes = jax.eval_shape(started, parts.params())
     shardings, rows = devices.shardings(shapes, mesh, config.sharding), devices.by_rows(mesh)
+    given = (shardings, rows)
+    if frozen:
+        given += (devices.shardings(frozen, mesh, config.sharding),)
     out = (shardings, devices.replicated(mesh))
-    return jax.jit(step, in_shardings=(shardings, rows), out_shardings=out, donate_argnums=0)
+    compiled = jax.jit(step, in_shardings=given, out_shardings=out, donate_argnums=0)
+    return (lambda state, batch: compiled(state, batch, frozen)) if frozen else compiled
 
 
-def loss_sums(parts: Parts, config, mesh: Mesh) -> Callable:
+def loss_sums(parts: Parts, config, mesh: Mesh, frozen: Any = None) -> Callable:
     """Compile (params, batch) -> sums of nats, targets and bytes, without random positions."""
-
+    patterns = trained.pattern_of(config)
     cut = devices.cuts_weights(mesh, config.sharding)
 
-    def sums(params, batch):
+    def sums(params, batch, frozen=None):
         with target.compiling_for(mesh, cut=cut):
-            nats = summed_loss(parts, params, batch, None, config.data.mask_documents, mesh)
+            every = trained.whole(params, frozen, patterns)
+            nats = summed_loss(parts, every, batch, None, config.data.mask_documents, mesh)
         return nats, jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     # None: parameters keep their sharding.
-    placed = (None, devices.by_rows(mesh))
-    return jax.jit(sums, in_shardings=placed, out_shardings=devices.replicated(mesh))
+    placed = (None, devices.by_rows(mesh)) + (None,) * bool(frozen)
+    compiled = jax.jit(sums, in_shardings=placed, out_shardings=devices.replicated(mesh))
+    return (lambda params, batch: compiled(params, batch, frozen)) if frozen else compiled

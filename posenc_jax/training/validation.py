@@ -14,10 +14,10 @@ class Validation:
     The first text of a mixture is named by its split, others like `valid_NAME`.
     """
 
-    def __init__(self, config, parts, corpus, mesh):
+    def __init__(self, config, parts, corpus, mesh, frozen=None):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
         self.mesh, self.local_rows = mesh, devices.own_rows(mesh, config.batch_size)
-        self.sums = train_step.loss_sums(parts, config, mesh)
+        self.sums = train_step.loss_sums(parts, config, mesh, frozen)
         self.lossless = corpus.lossless
         self.rows = {
             f"{word}_{name}" if number else word: rows_of(split, config).held_out(

@@ -1,0 +1,97 @@
+"""Which arrays of a model a run trains: `trains`, patterns of their names.
+
+An array of all layers may be trained in some: `blocks.0-15.attention.*` names the first sixteen.
+The part is an array of its own, `blocks.0-15.attention.q.kernel`.
+"""
+
+import re
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posenc_jax.config import Training
+
+EVERY, NONE, LORA = "*", "none", "*.lora_*"
+LAYERS = re.compile(r"blocks\.(\d+)(?:-(\d+))?\.(.+)")
+
+Params = dict[str, dict[str, Any]]  # {"model": {name: array}, "encoding": {name: array}}
+
+
+class Part(NamedTuple):
+    """An array that is trained, in these layers."""
+
+    array: str
+    layers: slice | None = None  # None: in all
+
+
+def pattern_of(config: Training) -> str:
+    return config.trains or (EVERY if config.model.lora is None else LORA)
+
+
+def parts_of(model: dict[str, Any], patterns: str) -> dict[str, Part]:
+    """What is trained, by the name of its array; a ValueError says which pattern matches
+    nothing."""
+    found: dict[str, Part] = {}
+    for pattern in () if patterns == NONE else patterns.split(","):
+        first, last, rest = ranged.groups() if (ranged := LAYERS.fullmatch(pattern)) else [None] * 3
+        wanted = f"blocks.{rest}" if ranged else pattern
+        names = [name for name in model if fnmatchcase(name, wanted)]
+        if not names:
+            near = get_close_matches(wanted, model, 5, 0.3) or list(model)[:5]
+            raise ValueError(
+                f"{pattern!r} matches no array of the model; near it: {', '.join(near)}"
+            )
+        for name in names:
+            if not ranged:
+                found[name] = Part(name)
+                continue
+            layers, count = slice(int(first), int(last or first) + 1), model[name].shape[0]
+            if not layers.start < layers.stop <= count:
+                raise ValueError(
+                    f"{pattern!r} names layers that are not there; they are 0-{count - 1}"
+                )
+            number = pattern.split(".")[1]
+            found[name.replace("blocks.", f"blocks.{number}.", 1)] = Part(name, layers)
+    for array in {part.array for part in found.values()}:
+        own = [part.layers for part in found.values() if part.array == array]
+        covered = [layer for layers in own if layers for layer in range(layers.start, layers.stop)]
+        if len(own) > 1 and (None in own or len(set(covered)) < len(covered)):
+            raise ValueError(f"{patterns!r} names {array} twice")
+    return found
+
+
+def chosen(params: Params, patterns: str) -> Params:
+    """The arrays that are trained; those of the encoding always are."""
+    model = params["model"]
+    own = {
+        name: model[part.array] if part.layers is None else model[part.array][part.layers]
+        for name, part in parts_of(model, patterns).items()
+    }
+    return {"model": own, "encoding": params["encoding"]}
+
+
+def frozen(params: Params, patterns: str) -> dict[str, Any]:
+    """The model's arrays that are not trained, or not in all layers."""
+    parts = parts_of(params["model"], patterns)
+    return {name: leaf for name, leaf in params["model"].items() if name not in parts}
+
+
+def whole(own: Params, frozen: dict[str, Any] | None, patterns: str) -> Params:
+    """All arrays, of trained and frozen ones."""
+    if not frozen:
+        return own
+    model = frozen | {name: leaf for name, leaf in own["model"].items() if not LAYERS.match(name)}
+    for name, part in parts_of(model, patterns).items():
+        if part.layers is not None:
+            model[part.array] = _replaced(model[part.array], part.layers, own["model"][name])
+    return {"model": model, "encoding": own["encoding"]}
+
+
+def _replaced(array: Any, layers: slice, own: Any) -> Any:
+    array = array.astype(own.dtype)
+    if not isinstance(array, np.ndarray):
+        return array.at[layers].set(own)
+    array[layers] = own
+    return array
