@@ -28,8 +28,8 @@ FREE = (
     "data.cache",
 )
 
-# Places of text, tokens and tokenizer, which are compared by their content.
-PLACES = ("data.path", "data.valid_path", "data.tokens", "data.tokenizer")
+# Places of text, tokens, tokenizer and weights, which are compared by their content.
+PLACES = ("data.path", "data.valid_path", "data.tokens", "data.tokenizer", "init_from")
 
 # Fields that change how a run is computed, and nothing that it learns.
 COMPUTED_BY = ("seed", "model.scan", "model.remat", "model.attention")

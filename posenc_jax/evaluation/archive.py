@@ -16,6 +16,7 @@ from posenc_jax.config import schema
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.sums import Record, exists, read_record
+from posenc_jax.runs import trained
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints
 from posenc_jax.runs.export import check_writable
 from posenc_jax.runs.subject import Loaded, load
@@ -61,7 +62,8 @@ def _write_run(workdir: Path, loaded: Loaded, folder: Path) -> None:
     belongs = {n: value for n, value in loaded.card.items() if n not in ("step", "digests")}
     belongs["config"] = _named(belongs["config"])
     with closing(Checkpoints(folder)) as checkpoints:
-        checkpoints.save(loaded.step, {PARAMETERS: loaded.parts.params()}, belongs)
+        own = trained.chosen(loaded.parts.params(), trained.pattern_of(loaded.config))
+        checkpoints.save(loaded.step, {PARAMETERS: own}, belongs)
     Workdir(folder).claim(schema.from_fields(_named(schema.as_fields(loaded.config))))
     for name in (TOKENIZER, TRAINED_ON):
         if (workdir / name).exists():

@@ -41,7 +41,7 @@ from posenc_jax.schemes.rope import RoPE
 
 LAYOUTS = tuple(name for name in FAMILIES if not name.endswith("_gguf"))
 FORMATS = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}  # of safetensors
-COMPUTED = ("scan", "remat", "dtype", "attention")  # fields that no file states
+COMPUTED = ("scan", "remat", "dtype", "attention", "lora")  # fields that no file states
 UNREAD = ["its config.json would not be read:"]
 UNSTATED = ", which no rope type states"
 NARROWED = ("window", "chunk", "temperature", "topk", "logn")
@@ -362,12 +362,23 @@ def _tensors(model: Any, encoding: Encoding, family: Family) -> Tensors:
         taken.add((paths[0], layer))
 
         def made(row=row, paths=paths, layer=layer) -> np.ndarray:
-            leaves = [ours[path] for path in paths]
-            stacked = paths[0].startswith("model.blocks.")
-            return row.array([np.asarray(x[layer] if stacked else x) for x in leaves], heads)
+            return row.array([_merged(ours, path, layer) for path in paths], heads)
 
         tensors[family.name(name)] = made
     return tensors
+
+
+def _merged(ours: Mapping[str, Any], path: str, layer: int) -> np.ndarray:
+    """An array of a layer, with its low-rank part."""
+
+    def of(name: str) -> np.ndarray:
+        return np.asarray(ours[name][layer] if name.startswith("model.blocks.") else ours[name])
+
+    array, (module, _, parameter) = of(path), path.rpartition(".")
+    if parameter != "kernel" or f"{module}.lora_up" not in ours:
+        return array
+    low = 2 * (of(f"{module}.lora_down") @ of(f"{module}.lora_up"))
+    return (array.astype(np.float32) + low).astype(array.dtype)
 
 
 def _write(path: Path, tensors: Tensors) -> None:

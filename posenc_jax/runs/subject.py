@@ -26,6 +26,7 @@ from posenc_jax.runs.workdir import (
     keep_trained_on,
     read_trained_on,
     refuse_edited,
+    sealed,
 )
 from posenc_jax.runtime.errors import Damaged, DataError, OtherConfig, Stop
 from posenc_jax.runtime.files import read_json, write_atomically
@@ -152,7 +153,7 @@ def _load(
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise
         else:
-            frozen = frozen_of(config, workdir, card.get("base"))
+            frozen = frozen_of(config, workdir, card)
             params = place(trained.whole(state[PARAMETERS], frozen, patterns))
             return Loaded(config, chosen, blank.replace(params), plain.encoding, card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
@@ -199,23 +200,34 @@ def weights_of(config: Training) -> parameters.Params:
     return (parts if kept else parameters.extended(config, parts)).params()
 
 
-def frozen_of(config: Training, workdir: Path, base: str | None) -> dict[str, Any]:
-    """The model's arrays that a run does not train, on the host: those of `init_from`, whose digest
-    it knows, or of its seed."""
+def frozen_of(config: Training, workdir: Path, card: Mapping[str, Any]) -> dict[str, Any]:
+    """The model's arrays that a run does not train, on the host: those of `init_from`, or of its
+    seed."""
     patterns, shapes = trained.pattern_of(config), parameters.unextended(config).params()
     names = trained.frozen(shapes, patterns)
     if not names:
         return {}
     if not config.init_from:
         return parameters.begun(config, names)
-    source = Path(config.init_from)
-    if not (source / "checkpoints").is_dir() or base_of(source) != base:
-        raise Stop(
-            f"{workdir} trained a part of a model and needs the rest, a run of digest {base}; it "
-            f"is not in {source}. Give its place: train.py --workdir={workdir} "
-            "--config.init_from=RUN"
-        )
+    refuse_another_base(card, config, workdir)
     return trained.frozen(weights_of(config), patterns)
+
+
+def refuse_another_base(card: Mapping[str, Any], config: Training, workdir: Path) -> None:
+    """Refuse a run in `init_from` that is not there, or not the one that this run began with."""
+    if not config.init_from:
+        return
+    moved, source = config.init_from != sealed(card).init_from, Path(config.init_from)
+    needed = trained.frozen(parameters.unextended(config).params(), trained.pattern_of(config))
+    if not moved and not needed:
+        return
+    base = card.get("base")
+    if not (source / "checkpoints").is_dir() or base_of(source) != base:
+        raise OtherConfig(
+            f"{workdir} began with the weights of a run of digest {base}"
+            f"{', and trained a part of them' if needed else ''}; {source} is not that run. Give "
+            f"its place: train.py --workdir={workdir} --config.init_from=RUN"
+        )
 
 
 def base_of(workdir: Path) -> str:

@@ -143,9 +143,12 @@ def _start(
     make_state = partial(fresh_state, optimizer=transform)
     shapes = jax.eval_shape(make_state, own)
     shardings = devices.shardings(shapes, mesh, config.sharding)
-    found = saving.restore_last(
-        shapes, shardings, lambda card: run.accept(card, config, corpus.fingerprint)
-    )
+
+    def accept(card) -> None:
+        run.accept(card, config, corpus.fingerprint)
+        subjects.refuse_another_base(card, config, run.path)
+
+    found = saving.restore_last(shapes, shardings, accept)
     frozen = trained.frozen(every, patterns)
     if found is None or frozen:
         if config.init_from:
