@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.custom_derivatives import SymbolicZero
+from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jax.sharding import Mesh
 
 from posenc_jax.attention import FEW, attention, attention_after, ring, target
@@ -395,18 +395,18 @@ def _at_once(tree):
 
 def _noting_the_asked(tree):
     """The tree, and a tree without arrays of what is asked for: () or None."""
-    leaves, structure = jax.tree.flatten(tree, is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
+    leaves, structure = jax.tree.flatten(tree, lambda leaf: isinstance(leaf, CustomVJPPrimal))
     asked = tuple(() if leaf.perturbed else None for leaf in leaves)
     return structure.unflatten([leaf.value for leaf in leaves]), asked
 
 
 def _asked_at_once(asked, gradients):
-    def is_leaf(leaf):
+    def is_zero(leaf):
         return isinstance(leaf, SymbolicZero)
 
-    leaves, structure = jax.tree.flatten(gradients, is_leaf=is_leaf)
+    leaves, structure = jax.tree.flatten(gradients, is_zero)
     pairs = zip(leaves, asked, strict=True)
-    made = [None if own is None or is_leaf(leaf) else leaf for leaf, own in pairs]
+    made = [None if own is None or is_zero(leaf) else leaf for leaf, own in pairs]
     return (structure.unflatten(jax.lax.optimization_barrier(made)),)
 
 

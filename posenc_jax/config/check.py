@@ -129,6 +129,8 @@ def _together(values: Fields) -> list[str]:
         problems.append(f"profile = {values['profile']!r}: the run has {steps} steps")
     if values["anneal"] and values["schedule"] != "linear":
         problems.append("anneal goes with schedule=linear, whose rate is constant until it falls")
+    if values["optimizer"] == "muon" and values["model"].get("lora") is not None:
+        problems.append("optimizer=muon goes with whole matrices, not with model.lora; use adamw")
     if values["data"].get("prefix") is not None and values["model"].get("bos"):
         problems.append("data.prefix has no effect with model.bos, whose vector replaces it")
     return problems

@@ -65,11 +65,13 @@ def parts_of(model: dict[str, Any], patterns: str) -> dict[str, Part]:
 def chosen(params: Params, patterns: str) -> Params:
     """The arrays that are trained; those of the encoding always are."""
     model = params["model"]
-    own = {
-        name: model[part.array] if part.layers is None else model[part.array][part.layers]
-        for name, part in parts_of(model, patterns).items()
-    }
-    return {"model": own, "encoding": params["encoding"]}
+
+    def own(part: Part) -> Any:
+        array = model[part.array]
+        return array if part.layers is None else array[part.layers].astype(np.float32)
+
+    parts = parts_of(model, patterns)
+    return {"model": {n: own(p) for n, p in parts.items()}, "encoding": params["encoding"]}
 
 
 def frozen(params: Params, patterns: str) -> dict[str, Any]:

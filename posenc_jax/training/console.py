@@ -8,6 +8,7 @@ import textwrap
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from posenc_jax.composition import with_scale
 from posenc_jax.config import Training
 from posenc_jax.config.compare import changed
 from posenc_jax.config.resolve import original_length, reached, saved_config
+from posenc_jax.runs import trained
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.runs.workdir import Workdir, data_facts, data_in_words
 from posenc_jax.runtime import errors
@@ -175,7 +177,7 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             *textwrap.wrap(
                 " ".join(changed(config)), 80, break_long_words=False, break_on_hyphens=False
             ),
-            f"parameters: {counts}",
+            f"parameters: {counts}{_of_them_trained(config, parts)}",
             f"data {data_in_words(data_facts(corpus, config.train_length))}; {kept}",
             f"plan: {counted(config.steps, 'step')} of {config.batch_size} x {config.train_length} "
             f"tokens, {planned:,} in all ({planned / train['tokens']:.2f} epochs)"
@@ -184,6 +186,14 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             "",
         ]
     )
+
+
+def _of_them_trained(config: Training, parts) -> str:
+    every = parts.params()
+    if not trained.frozen(every, trained.pattern_of(config)):
+        return ""
+    own = jax.eval_shape(partial(trained.chosen, patterns=trained.pattern_of(config)), every)
+    return f", {sum(leaf.size for leaf in jax.tree.leaves(own)):,} of them trained"
 
 
 def _extended(config: Training) -> str:

@@ -1,0 +1,130 @@
+"""LoRA, and a part of the weights: what a step changes, holds and computes."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from configured import problems_of
+from sizes import config_of, rows
+
+from configs.alibi import get_config
+from posenc_jax.runs import parameters, trained
+from posenc_jax.runtime import devices
+from posenc_jax.training import train_step
+from posenc_jax.training.optimizer import make
+
+PARTS = ["*.lora_*", "blocks.0.attention.*,norm.*", "blocks.1-1.mlp.up.*,blocks.0.mlp.up.*", "none"]
+
+
+def config(**fields):
+    return config_of("alibi", **{"train_length": 8, "steps": 50, "warmup_steps": 5} | fields)
+
+
+def settings(**fields):
+    made = get_config()
+    made.update_from_flattened_dict(fields)
+    return made
+
+
+def params_of(config):
+    """Of the seed; the low-rank parts do something, and what is frozen is bfloat16."""
+    params, patterns = parameters.make(config).params(), trained.pattern_of(config)
+    up = {n: jnp.full_like(a, 0.01) for n, a in params["model"].items() if n.endswith("lora_up")}
+    kept = {n: a.astype(jnp.bfloat16) for n, a in trained.frozen(params, patterns).items()}
+    return {"model": params["model"] | up | kept, "encoding": params["encoding"]}
+
+
+def started(config):
+    params, patterns, optimizer = params_of(config), trained.pattern_of(config), make(config)
+    state = train_step.fresh_state(trained.chosen(params, patterns), optimizer)
+    kept = trained.frozen(params, patterns)
+    step = train_step.train_step(
+        parameters.blank(config), optimizer, config, devices.make_mesh(jax.devices()[:1]), kept
+    )
+    return params, jax.tree.map(jnp.copy, state), step, kept
+
+
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("patterns", PARTS)
+def test_a_step_has_the_gradient_of_what_is_trained_and_keeps_the_rest(patterns, remat):
+    own = config(trains=patterns, **{"model.lora": 2, "model.remat": remat, "model.layers": 2})
+    params, state, step, kept = started(own)
+    before = jax.tree.map(np.array, kept)
+    parts, batch = parameters.blank(own), rows()
+
+    def loss(params):
+        return train_step.summed_loss(parts, params, batch, None, False) / batch.weights.sum()
+
+    gradients = trained.chosen(jax.grad(loss)(params), patterns)
+    norm = np.sqrt(sum((np.float64(g) ** 2).sum() for g in jax.tree.leaves(gradients)))
+    after, measured = step(state, batch)
+    np.testing.assert_allclose(measured["grad_norm"], norm, rtol=2e-2)  # of bfloat16 beside it
+    names = set(trained.parts_of(params["model"], patterns))
+    assert set(after["params"]["model"]) == names
+    assert all(leaf.shape[:1] == (1,) for n, leaf in after["params"]["model"].items() if ".0." in n)
+    for name, leaf in kept.items():
+        assert leaf.dtype == jnp.bfloat16 and np.array_equal(leaf, before[name])
+    whole = trained.whole(after["params"], kept, patterns)["model"]
+    assert set(whole) == set(params["model"])
+    moved = {
+        name for name, leaf in whole.items() if not np.array_equal(leaf, params["model"][name])
+    }
+    assert moved == {part.array for part in trained.parts_of(params["model"], patterns).values()}
+
+
+def test_low_rank_parts_are_a_product_added_to_each_map():
+    own = config(**{"model.lora": 2})
+    params = params_of(own)
+    merged = {n: a.astype(jnp.float32) for n, a in params["model"].items() if ".lora_" not in n}
+    for name in [name for name in merged if f"{name[:-6]}lora_up" in params["model"]]:
+        down, up = (params["model"][f"{name[:-6]}lora_{one}"] for one in ("down", "up"))
+        merged[name] += 2 * down @ up
+    assert sum(name.endswith("kernel") for name in merged) == 6
+    plain = dataclasses.replace(own, model=dataclasses.replace(own.model, lora=None))
+    tokens = rows().inputs
+    logits = [
+        parts.model(tokens, parts.encoding)
+        for parts in (
+            parameters.blank(own).replace(params),
+            parameters.blank(plain).replace(params | {"model": merged}),
+        )
+    ]
+    np.testing.assert_allclose(*logits, atol=2e-5)
+
+
+def test_a_step_of_low_rank_parts_computes_no_gradient_of_the_rest():
+    def flops(**fields):
+        own = config(**{"model.width": 128, "model.layers": 2, "model.scan": False} | fields)
+        _, state, _, kept = started(own)
+        parts, patterns = parameters.blank(own), trained.pattern_of(own)
+
+        def loss(own, kept):
+            whole = trained.whole(own, kept, patterns)
+            return train_step.summed_loss(parts, whole, rows(), None, False)
+
+        lowered = jax.jit(jax.grad(loss)).lower(state["params"], kept)
+        return lowered.compile().cost_analysis()["flops"]
+
+    for remat in (False, True):
+        whole = flops(**{"model.remat": remat})
+        assert flops(**{"model.remat": remat, "model.lora": 1}) < 0.8 * whole
+
+
+@pytest.mark.parametrize(
+    ("patterns", "problem"),
+    [
+        ("blocks.atention.*", "trains: 'blocks.atention.*' matches no array of the model; near it"),
+        ("blocks.3-9.mlp.*", "names layers that are not there; they are 0-"),
+        ("blocks.*,blocks.0.mlp.*", "names blocks.mlp"),
+    ],
+)
+def test_a_pattern_that_names_nothing_or_something_twice_is_refused(patterns, problem):
+    (found,) = problems_of(settings(trains=patterns))
+    assert problem in found
+
+
+def test_muon_with_low_rank_parts_is_refused():
+    (found,) = problems_of(settings(optimizer="muon", **{"model.lora": 4}))
+    assert "not with model.lora; use adamw" in found
