@@ -31,9 +31,12 @@ def settings(**fields):
 def params_of(config):
     """Of the seed; the low-rank parts do something, and what is frozen is bfloat16."""
     params, patterns = parameters.make(config).params(), trained.pattern_of(config)
-    up = {n: jnp.full_like(a, 0.01) for n, a in params["model"].items() if n.endswith("lora_up")}
-    kept = {n: a.astype(jnp.bfloat16) for n, a in trained.frozen(params, patterns).items()}
-    return {"model": params["model"] | up | kept, "encoding": params["encoding"]}
+    for name, leaf in params["model"].items():
+        if name.endswith("lora_up"):
+            params["model"][name] = jnp.full_like(leaf, 0.01)
+    for name, leaf in trained.frozen(params, patterns).items():
+        params["model"][name] = leaf.astype(jnp.bfloat16)
+    return params
 
 
 def started(config):
