@@ -1,10 +1,14 @@
 """python scripts/adopt.py SOURCE --workdir=RUN [--train_length=N] [--dtype=bfloat16]
                                [--weights=bfloat16]
+python scripts/adopt.py ADAPTER --workdir=RUN --base=RUN
 
 Turns a pretrained model into an ordinary run: configuration, tokenizer and one checkpoint. SOURCE
 is a folder with config.json and *.safetensors, a .gguf file, or a model id on the Hugging Face Hub.
 Every array must match a parameter and every parameter an array; otherwise nothing is written.
 Compare what is printed with the model card (docs/pretrained.md).
+
+ADAPTER is a folder of PEFT, with adapter_config.json. It becomes a run of model.lora on top of the
+run of its base.
 
   python scripts/adopt.py models/SmolLM2-135M --workdir=runs/smollm2
   python eval_extrapolation.py --workdir=runs/smollm2 --config.data.source=text \\
@@ -37,13 +41,20 @@ def main(argv: list[str]) -> int:
         choices=("bfloat16",),
         help="dtype in which matrices are held; default: as in the file, quantised ones as float32",
     )
+    parser.add_argument("--base", type=Path, help="the run of the model that an adapter belongs to")
     options = parser.parse_args(argv[1:])
 
     def body() -> None:
         backend.configure()
-        from posenc_jax.pretrained.adopt import adopt
+        given = vars(options)
+        if (base := given.pop("base")) is None:
+            from posenc_jax.pretrained.adopt import adopt
 
-        facts = adopt(**vars(options))
+            facts = adopt(**given)
+        else:
+            from posenc_jax.pretrained.peft import adopt_adapter
+
+            facts = adopt_adapter(Path(options.source), options.workdir, base)
         terminal.say("\n".join(f"{name}: {value}" for name, value in facts.items()))
 
     return terminal.code_of(body)

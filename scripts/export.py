@@ -52,6 +52,12 @@ def export(options: argparse.Namespace) -> None:
         terminal.say(f"{digest}  {options.out}\ntar xf {options.out} -C runs")
         terminal.say("\n".join(f'posenc_jax.load_run("runs/{name}")' for name in names))
         return
+    if options.layout == "peft":
+        from posenc_jax.pretrained.peft import save_adapter
+
+        layout = save_adapter(run, options.out, options.step)
+        terminal.say(f"{options.out}: an adapter for a model of {layout}")
+        return
     if options.layout is not None:
         from posenc_jax.pretrained.saving import save_run
 

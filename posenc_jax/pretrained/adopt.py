@@ -83,31 +83,42 @@ def adopt(
     data = dataclasses.replace(adopted.config.data, source=origin)
     config = dataclasses.replace(adopted.config, data=data)
     run.create()
+    write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
+    unknown = np.zeros(0, np.uint64)
+    write_run(run, config, adopted.params, encoder.hash, unknown, adopted=adopted.facts)
+    return adopted.facts
+
+
+def write_run(
+    run: Workdir,
+    config: Training,
+    params: dict[str, Arrays],
+    tokenizer_hash: str,
+    digests: np.ndarray,  # of the documents that it was trained on
+    **facts: Any,
+) -> None:
+    """Write weights that were trained elsewhere as a run that is done; `base` is its base's
+    digest."""
     with locked(run.path, "another program"):
-        write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
-        state = {PARAMETERS: adopted.params}
+        state = {PARAMETERS: params}
         belongs = {
             "data": "",  # of a text that is not known
-            "tokenizer": encoder.hash,
+            "tokenizer": tokenizer_hash,
             "config": schema.as_fields(config),
             "format": FORMAT,
-            "trained_on": keep_trained_on(run.path, np.zeros(0, np.uint64)),
-        }
+            "trained_on": keep_trained_on(run.path, digests),
+        } | {name: value for name, value in facts.items() if name == "base"}
         with closing(Checkpoints(run.path, keep=1)) as checkpoints:
             checkpoints.save(STEP, state, belongs)
         run.claim(config)
         run.step_on_disk = STEP
-        sizes = {
-            group: sum(a.size for a in arrays.values()) for group, arrays in adopted.params.items()
-        }
+        sizes = {group: sum(a.size for a in arrays.values()) for group, arrays in params.items()}
         run.facts = {
             "command": " ".join(sys.argv),
             "machine": backend.machine() | {"cores": backend.cores()},
             "parameters": sizes | {"total": sum(sizes.values())},
-            "adopted": adopted.facts,
-        }
+        } | facts
         run.status("done", DONE, step=STEP, digest=total_digest(state))
-    return adopted.facts
 
 
 def read(

@@ -59,13 +59,13 @@ def _checked(layout: str | Sequence[str]) -> Sequence[str]:
         raise ConfigError(str(error)) from error
 
 
-def _lineage(workdir: Path) -> Iterator[tuple[Training, dict[str, Any]]]:
+def lineage_of(workdir: Path) -> Iterator[tuple[Training, dict[str, Any]]]:
     """Configuration and status of a run and of those that it started from, if they are there."""
     with suppress(OSError, ValueError):
         config = saved_config(workdir)
         yield config, read_json(workdir / "status.json")
         if config.init_from:
-            yield from _lineage(Path(config.init_from))
+            yield from lineage_of(Path(config.init_from))
 
 
 def save_run(
@@ -73,7 +73,7 @@ def save_run(
 ) -> str:
     """Write a run, with its own extension, and return the layout: `auto` is the one from which it
     was adopted, if that states the run, else the first that does."""
-    lineage = list(_lineage(workdir))
+    lineage = list(lineage_of(workdir))
     if layout == "auto":
         kinds = [status["adopted"]["model_type"] for _, status in lineage if "adopted" in status]
         layout = sorted(LAYOUTS, key=lambda name: name not in kinds)
@@ -129,7 +129,7 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     kind = str(model.embed.embedding.dtype)
     tensors = _tensors(model, encoding, FAMILIES[config["model_type"]])
-    _write(folder / SINGLE, tensors)
+    write_tensors(folder / SINGLE, tensors)
     written, settings = _tokenizer(encoder, prefix)
     write_atomically(folder / "tokenizer.json", written)
     write_atomically(folder / "tokenizer_config.json", json.dumps(settings, indent=2))
@@ -381,7 +381,7 @@ def _merged(ours: Mapping[str, Any], path: str, layer: int) -> np.ndarray:
     return (array.astype(np.float32) + low).astype(array.dtype)
 
 
-def _write(path: Path, tensors: Tensors) -> None:
+def write_tensors(path: Path, tensors: Tensors) -> None:
     """Write a file of safetensors with one array in memory at a time: its header, whose length is
     bounded before, comes last."""
     room = 8 * sum(len(name) // 8 + 32 for name in ["__metadata__", *tensors])

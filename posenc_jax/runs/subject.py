@@ -161,14 +161,14 @@ def _load(
 
 def check_tokenizer(init_from: str, tokenizer_hash: str) -> None:
     """Refuse to start from a run with another tokenizer."""
-    if _newest_card(Path(init_from))["tokenizer"] != tokenizer_hash:
+    if newest_card(Path(init_from))["tokenizer"] != tokenizer_hash:
         raise OtherConfig(
             f"init_from: {init_from} was not trained with the tokenizer of this run; give the one "
             "of that run"
         )
 
 
-def _newest_card(workdir: Path) -> dict[str, Any]:
+def newest_card(workdir: Path) -> dict[str, Any]:
     with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
         return checkpoints.card(saved_steps(workdir)[-1])
 
@@ -232,7 +232,7 @@ def refuse_another_base(card: Mapping[str, Any], config: Training, workdir: Path
 
 def base_of(workdir: Path) -> str:
     """The digest of a run's newest checkpoint, as in status.json."""
-    return saved_digest(_newest_card(workdir))
+    return saved_digest(newest_card(workdir))
 
 
 def keep_beside(
@@ -268,7 +268,7 @@ def _keep_trained_on(
     digests = np.unique(corpus.digests)
     if init_from:
         source = Path(init_from)
-        digests = np.union1d(digests, read_trained_on(source, _newest_card(source)))
+        digests = np.union1d(digests, read_trained_on(source, newest_card(source)))
     return keep_trained_on(workdir, digests)
 
 
