@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import schemes
-from posenc_jax.checks import flag, token_count
+from posenc_jax.checks import flag, known, token_count, whole_number
 from posenc_jax.encoding import Dims, check_reach, static
 from posenc_jax.layers import Wrapper
 
-OPTIONS = ("inner", "max_position", "inner_length", "evenly")
+OPTIONS = ("inner", "max_position", "inner_length", "evenly", "positions", "chunks", "tail")
+DRAWN = ("sorted", "chunks")
 
 
 class Randomized(Wrapper):
@@ -20,10 +21,17 @@ class Randomized(Wrapper):
     L in every formula, extensions and `logn` included, is max_position, since training covers
     positions up to there. For a pretrained model, `inner_length` sets L to its trained length:
     with yarn this is Randomized YaRN (Mehta et al. 2026, arXiv:2606.23687).
+
+    `positions=chunks` cuts a row at random places into consecutive chunks and moves each by a jump
+    (PoSE, Zhu et al. 2023, arXiv:2309.10400); `tail` moves the last tokens to the end of the range
+    (EndPrompt, arXiv:2605.14589). Short rows then have far distances.
     """
 
     max_position: int = static()
     evenly: bool = static(default=False)
+    drawn: str = static(default="sorted")
+    chunks: int = static(default=2)
+    tail: int = static(default=0)
 
     @property
     def reach(self):
@@ -40,12 +48,26 @@ class Randomized(Wrapper):
                     f"cannot draw {length} different positions below max_position = "
                     f"{self.max_position}; use a shorter length or a larger max_position"
                 )
+            if self.tail or self.drawn == "chunks":
+                return self._jumped(length, key)
             drawn = jax.random.choice(key, self.max_position, (length,), replace=False)
             return jnp.sort(drawn)
         check_reach(self, length)
         if self.evenly:
             return jnp.asarray(np.arange(length, dtype=np.int64) * self.max_position // length)
         return jnp.arange(length)
+
+    def _jumped(self, length: int, key: jax.Array) -> jax.Array:
+        """Consecutive positions but for jumps."""
+        places, room = jnp.arange(length), self.max_position - length
+        if self.tail:
+            return places + room * (places >= length - self.tail)
+        cut_key, jump_key = jax.random.split(key)
+        cuts = 1 + jax.random.choice(cut_key, length - 1, (self.chunks - 1,), replace=False)
+        jumps = [jnp.int32(0)]
+        for one in jax.random.split(jump_key, self.chunks - 1):
+            jumps.append(jax.random.randint(one, (), jumps[-1], room + 1))
+        return places + jnp.stack(jumps)[jnp.searchsorted(jnp.sort(cuts), places, side="right")]
 
     def consecutive(self, key=None):
         return key is None and not self.evenly and self.inner.consecutive()
@@ -59,10 +81,18 @@ def build(
     max_position: int | None = None,
     inner_length: int | None = None,
     evenly: bool = False,
+    positions: str = "sorted",
+    chunks: int = 2,
+    tail: int = 0,
     **inner_options,
 ) -> Randomized:
     """Draw positions below `max_position` (None: 8 L); build the inner encoding, with the
     remaining options, for `inner_length` (None: max_position)."""
+    known("positions", positions, DRAWN)
+    whole_number("chunks", chunks, at_least=2, at_most=dims.train_length)
+    whole_number("tail", tail, at_least=0, at_most=dims.train_length - 1)
+    if tail and positions != "sorted":
+        raise ValueError(f"tail = {tail} goes without positions={positions}; set one of them")
     if max_position is None:
         max_position = 8 * dims.train_length
     token_count("max_position", max_position, at_least=dims.train_length)
@@ -78,4 +108,7 @@ def build(
         inner=encoding.replace(layers=None),
         max_position=max_position,
         evenly=flag("evenly", evenly),
+        drawn=positions,
+        chunks=chunks,
+        tail=tail,
     )
