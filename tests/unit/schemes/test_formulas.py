@@ -174,6 +174,30 @@ class TestRandomized:
         with pytest.raises(ValueError, match="reaches 100 positions"):
             self.build(evenly=True).positions(101)
 
+    @pytest.mark.parametrize("chunks", [2, 4])
+    def test_chunks_of_a_row_jump_over_the_whole_range(self, chunks):
+        encoding = self.build(positions="chunks", chunks=chunks)
+        keys = jax.random.split(KEY, 500)
+        draws = np.asarray(jax.jit(jax.vmap(lambda key: encoding.positions(16, key)))(keys))
+        steps = np.diff(draws)
+        assert np.all(draws[:, 0] == 0) and np.all(steps >= 1) and draws.max() == 99
+        assert np.all((steps > 1).sum(1) <= chunks - 1)
+        assert set(np.unique(np.nonzero(steps > 1)[1])) == set(range(15))  # cut anywhere
+        if chunks == 2:  # the jump is uniform over 0, 1, ..., 100 - 16
+            jumps = draws[:, -1] - 15
+            assert abs(jumps.mean() - 42) < 4 and jumps.min() == 0
+
+    def test_a_tail_stands_at_the_end_of_the_range(self):
+        found = self.build(tail=3).positions(16, KEY)
+        np.testing.assert_array_equal(found, [*range(13), 97, 98, 99])
+
+    @pytest.mark.parametrize(
+        "options", [dict(chunks=17), dict(tail=16), dict(tail=2, positions="chunks")]
+    )
+    def test_chunks_and_tail_that_do_not_fit_are_refused(self, options):
+        with pytest.raises(ValueError, match="chunks must be|tail must be|goes without positions"):
+            build("randomized", Dims(4, 8, 32, 16), max_position=100, **options)
+
     def test_drawing_more_positions_than_max_position_is_refused(self):
         with pytest.raises(ValueError, match="cannot draw 101 different positions"):
             self.build().positions(101, KEY)
