@@ -38,7 +38,7 @@ from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.losses import losses_of
-from posenc_jax.runs import parameters
+from posenc_jax.runs import parameters, trained
 from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
 from posenc_jax.training.optimizer import make
@@ -131,14 +131,15 @@ def recipe(
 
 def step(config: Any, mesh: Mesh) -> Any:
     """The compiled training step of a configuration."""
-    parts, optimizer = parameters.blank(config), make(config)
-    state = jax.eval_shape(lambda: train_step.fresh_state(parts.params(), optimizer))
+    parts, optimizer, patterns = parameters.blank(config), make(config), trained.pattern_of(config)
+    own, every = jax.eval_shape(lambda p: (trained.chosen(p, patterns), p), parts.params())
+    state = jax.eval_shape(lambda: train_step.fresh_state(own, optimizer))
+    frozen = {n: _held(config, leaf) for n, leaf in trained.frozen(every, patterns).items()}
     shape = config.batch_size, config.train_length
     ints, floats = (jax.ShapeDtypeStruct(shape, kind) for kind in (jnp.int32, jnp.float32))
     batch = Batch(ints, ints, floats, ints, floats)
-    return _compiled(
-        train_step.train_step(parts, optimizer, config, mesh).trace(state, batch), mesh
-    )
+    stepped = train_step.train_step(parts, optimizer, config, mesh)
+    return _compiled(stepped.trace(state, batch, *([frozen] if frozen else [])), mesh)
 
 
 def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:
@@ -158,12 +159,16 @@ def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:
 def weights(config: Any, mesh: Mesh) -> Any:
     """Shapes of a model in an evaluation; the matrices of an adopted one are bfloat16."""
     model = parameters.blank(config).model
-    held = jnp.bfloat16 if config.model.mlp_width else jnp.float32
 
     def placed(x, of):
-        return jax.ShapeDtypeStruct(x.shape, held if x.ndim > 1 else x.dtype, sharding=of)
+        return _held(config, x).update(sharding=of)
 
     return jax.tree.map(placed, model, devices.shardings(model, mesh, config.sharding))
+
+
+def _held(config: Any, x: Any) -> jax.ShapeDtypeStruct:
+    is_matrix_of_an_adopted_one = x.ndim > 1 and config.model.mlp_width
+    return jax.ShapeDtypeStruct(x.shape, jnp.bfloat16 if is_matrix_of_an_adopted_one else x.dtype)
 
 
 def extended(config: Any, length: int, extension: str) -> Encoding:

@@ -8,7 +8,8 @@ The file's metadata has the configuration as JSON, the step, and the digests of 
 
 With --layout it writes a new folder that transformers reads: config.json, model.safetensors and
 tokenizer.json. A layout is a model_type, such as llama or qwen3, and auto the first that states the
-model. What the layout lacks is refused with the reason.
+model; low-rank parts are merged. What the layout lacks is refused with the reason. --layout=peft
+writes the low-rank parts alone, as an adapter of PEFT.
 
 FILE.tar.xz holds runs to take away, to load, evaluate and generate from: the weights of their last
 checkpoints. Its sha256 is written to FILE.tar.xz.sha256.
@@ -29,7 +30,9 @@ def main(argv: list[str]) -> int:
     parser = terminal.parser(__doc__)
     parser.add_argument("runs", type=Path, metavar="RUN", nargs="+")
     parser.add_argument("--out", type=Path, required=True, help="the file or folder to write")
-    parser.add_argument("--layout", help="a model_type or auto; default: one file with our names")
+    parser.add_argument(
+        "--layout", help="a model_type, auto or peft; default: one file with our names"
+    )
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an existing file (not a folder)"

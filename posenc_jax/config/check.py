@@ -131,6 +131,8 @@ def _together(values: Fields) -> list[str]:
         problems.append("anneal goes with schedule=linear, whose rate is constant until it falls")
     if values["optimizer"] == "muon" and values["model"].get("lora") is not None:
         problems.append("optimizer=muon goes with whole matrices, not with model.lora; use adamw")
+    if values["data"].get("mask_documents") is True and values["encoding"].get("tail"):
+        problems.append("encoding.tail moves the end of a row: it goes without data.mask_documents")
     if values["data"].get("prefix") is not None and values["model"].get("bos"):
         problems.append("data.prefix has no effect with model.bos, whose vector replaces it")
     return problems
@@ -141,6 +143,11 @@ def _data(values: Fields) -> tuple[sources.Origin | None, list[str]]:
     own = {field.name for field in fields.fields(schema.Data)}
     described = {name: value for name, value in data.items() if name not in own}
     source, problems = sources.read(described, length)
+    if getattr(source, "lengths", None) and data.get("mask_documents") is not True:
+        problems.append(
+            "data.mixture: rows of another length need data.mask_documents=True, without which "
+            "they see those beside them"
+        )
     if source is not None and data.get("answers_only") is True and not source.has_answers:
         problems.append("data.answers_only has no effect: the text marks no answers")
     return source, problems

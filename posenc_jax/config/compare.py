@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from posenc_jax import composition
+from posenc_jax.config.resolve import NEUTRAL, encoding_defaults
 from posenc_jax.config.schema import Encoding, Training, as_fields, flat, training
 
 # Fields a resumed run may change: how long, how often, how it is called and shown, where tokens
@@ -62,21 +64,33 @@ def other_fields(run: Training, config: Training) -> list[str]:
 
 def unlike(source: Training, config: Training, place: str) -> list[str]:
     """Differences of model and encoding to the run whose weights are taken."""
-    if source.encoding.name != "randomized":
-        config = replace(config, encoding=_without_drawing(config.encoding))
+    config = replace(config, encoding=_begun(config.encoding, source.encoding))
     free = (*COMPUTED_BY, "model.dtype", "model.vocab")
     free += ("model.lora",) if source.model.lora is None else ()
     lines = differences(source, config, free, (f"in {place}", "here"))
     return [line for line in lines if line.startswith(("model.", "encoding."))]
 
 
-def _without_drawing(encoding: Encoding) -> Encoding:
-    """The encoding inside `randomized`: its weights do not depend on how positions are drawn."""
-    if encoding.name != "randomized":
-        return encoding
-    drawing = ("inner", "max_position", "inner_length", "evenly")
-    inner = {name: value for name, value in encoding.options.items() if name not in drawing}
-    return replace(encoding, name=encoding.options["inner"], options=inner)
+def _begun(encoding: Encoding, source: Encoding) -> Encoding:
+    """The encoding without what a source lacks and what changes nothing until it is trained, or
+    draws positions."""
+    from posenc_jax import schemes  # imports jax
+
+    while encoding.name != source.name and _is_neutral(encoding):
+        own = schemes.options_of(encoding.name)
+        options = {name: value for name, value in encoding.options.items() if name not in own}
+        (inner,) = composition.parts(encoding.options["inner"])
+        options |= inner.options
+        options = encoding_defaults({"name": inner.name, **options}) | options
+        encoding = replace(encoding, name=inner.name, options=options)
+    if source.options.get("frequencies") == "fixed":  # trained ones begin as these
+        fixed = {name: source.options[name] for name in ("frequencies", "per")}
+        encoding = replace(encoding, options={**encoding.options, **fixed})
+    return encoding
+
+
+def _is_neutral(encoding: Encoding) -> bool:
+    return encoding.name in NEUTRAL and (encoding.name != "ssmax" or encoding.options["bias"])
 
 
 def experiment(config: Training) -> dict[str, Any]:

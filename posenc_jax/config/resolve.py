@@ -27,6 +27,8 @@ NEEDED = {
     "data": ("source",),
 }
 SINGLE = ("train_length", "batch_size", "learning_rate")
+# Encodings around another one, whose weights they fit: without change until they are trained.
+NEUTRAL = ("randomized", "ssmax", "plus")
 
 Fields = dict[str, Any]  # of a configuration, as recipes and config.json have them
 
@@ -169,6 +171,8 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
                 )
             fields["extension"] = schema.as_fields(source)["extension"]
         fields["original_length"] = fields.get("original_length") or original_length(source)
+        if fields["encoding"].get("name") in NEUTRAL:
+            fields["encoding"] = _around(fields, source)
     elif groups or single:
         source = saved
         if source is None:
@@ -184,6 +188,30 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
         fields[name] = (_beside(given, taken["data"]) if name == "data" else taken[name]) | given
     lengths = taken if saved is not None else _lengthened(fields, source)
     return fields | {name: lengths[name] for name in single}
+
+
+def _around(fields: Fields, source: Training) -> Fields:
+    """The fields of an encoding with that of the source inside, unless another one is given."""
+    given, inside = fields["encoding"], source.encoding
+    name, options = inside.name, dict(inside.options)
+    made = {"per_layer": inside.per_layer, "sink": inside.sink, "inner": name, **given}
+    (part,) = composition.parts(made["inner"])
+    if given["name"] == name:
+        (own,) = composition.parts(options["inner"])
+        same = own.name == part.name and part.options.items() <= own.options.items()
+        return options | made | ({"inner": options["inner"]} if same or "inner" not in given else {})
+    if part.name == name and not part.options and "inner" not in options:
+        made = options | made
+    elif part.name == name or part.name in NEUTRAL and "inner" not in part.options:
+        usual = encoding_defaults({"name": name})
+        own = {n: value for n, value in options.items() if usual.get(n) != value}
+        own |= {"inner": name} if part.name != name else {}
+        made["inner"] = composition.text([Part(part.name, None, own | dict(part.options))])
+    if given["name"] == "randomized":
+        length = fields["original_length"]
+        reach = reached(fields["extension"]["scale"], length)
+        made = {"inner_length": length, "max_position": reach} | made
+    return made
 
 
 def _source(workdir: str) -> Training:

@@ -31,7 +31,8 @@ class Batches:
     """Rows of L tokens cut from the concatenated documents, in a new order every epoch.
 
     A random offset below L shifts the cuts of each epoch, so that the position of a token varies.
-    Documents that each fill a row are used as rows.
+    Documents that each fill a row are used as rows. With `beside` so many rows stand in one, each a
+    segment of its own.
     """
 
     def __init__(
@@ -44,8 +45,9 @@ class Batches:
         within_documents: bool,
         answers_only: bool = False,
         prefix: int | None = None,
+        beside: int = 1,
     ):
-        self.prefix = prefix
+        self.prefix, self.beside = prefix, beside
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
         self.within_documents = within_documents
         self.answers = split.answers if answers_only else None
@@ -70,7 +72,8 @@ class Batches:
 
     def at(self, places) -> Batch:
         """Batch of the rows at these places in the order of training."""
-        return self.rows_at([self._start(int(place)) for place in places])
+        every = np.asarray(places, np.int64)[:, None] * self.beside + np.arange(self.beside)
+        return self._together(self.rows_at([self._start(int(place)) for place in every.reshape(-1)]))
 
     def rows_at(self, starts) -> Batch:
         index = np.asarray(starts, np.int64)[:, None] + np.arange(self.length + 1)
@@ -91,15 +94,24 @@ class Batches:
             bytes=np.ones_like(tokens[:, 1:]) if widths is None else widths[index[:, 1:]],
         )
 
+    def _together(self, batch: Batch) -> Batch:
+        """`beside` rows of a batch in each one."""
+        if self.beside == 1:
+            return batch
+        first = np.arange(len(batch.segments)) % self.beside * self.length  # above those before
+        batch = batch._replace(segments=batch.segments + first[:, None].astype(np.int32))
+        return Batch(*(column.reshape(-1, self.beside * self.length) for column in batch))
+
     def held_out(self, rows: int) -> Batch:
         """Rows spread evenly over the split, the same in every run.
 
         Answers whose gap exceeds the row are excluded, as tests have longer gaps than a row can
         hold.
         """
-        chosen = np.unique(np.linspace(0, self.rows - 1, num=min(rows, self.rows)).astype(int))
+        count = min(rows * self.beside, self.rows // self.beside * self.beside)
+        chosen = np.unique(np.linspace(0, self.rows - 1, num=count).astype(int))
         starts = chosen * self.stride
-        held = self.rows_at(starts)
+        held = self._together(self.rows_at(starts))
         if self.answers is None or self.split.gaps is None:
             return held
         place = np.arange(self.length)
@@ -157,11 +169,13 @@ def _rounded(shares: Sequence[float], total: int) -> np.ndarray:
     return whole
 
 
-def rows_of(split: Split, config) -> Batches:
-    """The rows of a split as a training configuration cuts them."""
+def rows_of(split: Split, config, length: int | None = None) -> Batches:
+    """The rows of a split as a training configuration cuts them, or of this length in those."""
+    own = length or config.train_length
     return Batches(
         split,
-        length=config.train_length,
+        length=own,
+        beside=config.train_length // own,
         batch_size=config.batch_size,
         seed=config.seed,
         within_documents=config.data.mask_documents,
@@ -174,5 +188,8 @@ def batches_of(corpus: Corpus | Mixture, config) -> Batches | MixedBatches:
     """The rows of a training configuration."""
     if isinstance(corpus, Corpus):
         return rows_of(corpus.train, config)
-    parts = [(rows_of(part.train, config), corpus.shares[n]) for n, part in corpus.parts.items()]
+    parts = [
+        (rows_of(part.train, config, corpus.lengths.get(name)), corpus.shares[name])
+        for name, part in corpus.parts.items()
+    ]
     return MixedBatches(parts, batch_size=config.batch_size, seed=config.seed)

@@ -76,6 +76,11 @@ class Corpus:
         return self.card["fingerprint"]
 
     @property
+    def lengths(self) -> dict[str, int]:
+        """Of rows, as in a mixture; here that of training."""
+        return {}
+
+    @property
     def parts(self) -> dict[str, "Corpus"]:
         """Corpora by name, as in a mixture; here one without a name."""
         return {"": self}
@@ -124,10 +129,12 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Corpora of a mixture by name, and their shares of the training tokens."""
+    """Corpora of a mixture by name, their shares of the training tokens, and the lengths of their
+    rows where they are shorter than those of training."""
 
     parts: Mapping[str, Corpus]
     shares: Mapping[str, float]
+    lengths: Mapping[str, int]
 
     @property
     def first(self) -> Corpus:

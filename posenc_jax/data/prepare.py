@@ -38,7 +38,7 @@ def prepare_corpora(
         return prepare(origin, seed, encoder, **how)
     encoder = encoder or tokenizer.load(origin.tokenizer)
     parts = {name: prepare(part, seed, encoder, **how) for name, part in origin.parts.items()}
-    return Mixture(parts, origin.shares)
+    return Mixture(parts, origin.shares, origin.lengths)
 
 
 def prepare(
@@ -188,7 +188,7 @@ def _write(
     documents = _Documents(source, bar, moved or {})
     try:
         parted = documents.parted(source.documents(text.seed))
-        for part in encoder.stream(_tried(parted, round_trip)):
+        for part in _long_enough(encoder.stream(_tried(parted, round_trip)), source, documents):
             if stopping:
                 raise Interrupted(
                     f"stopped by {stopping[0]} during tokenization; the same command starts it "
@@ -226,6 +226,21 @@ def _tried(documents, round_trip: tokenizer.RoundTrip) -> Iterator[sources.Docum
     for document in documents:
         round_trip.see(document.text, document.name)
         yield document
+
+
+def _long_enough(
+    parts: Iterator[tokenizer.Stretch], source: sources.Documents, documents: "_Documents"
+) -> Iterator[tokenizer.Stretch]:
+    """The parts of documents that have as many tokens as are asked for."""
+    held: list[tokenizer.Stretch] = []
+    for part in parts:
+        held.append(part)
+        if part.ends and sum(len(one.tokens) for one in held) < source.shortest:
+            documents.counts["short"] = documents.counts.get("short", 0) + 1
+            held = []
+        if part.ends or not source.shortest:
+            yield from held
+            held = []
 
 
 class _Documents:

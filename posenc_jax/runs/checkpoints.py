@@ -101,6 +101,11 @@ class Checkpoints:
             raise Damaged(f"checkpoint {step} is a renamed checkpoint of step {card['step']}")
         return card
 
+    def types(self, step: int) -> dict[str, np.dtype]:
+        """The types of the arrays of a step, without reading them."""
+        saved = ocp.StandardCheckpointHandler().metadata(self.folder / str(step) / "state")
+        return {name: np.dtype(one.dtype) for name, one in by_path(saved.tree).items()}
+
     def restore(
         self, step: int, like: Mapping[str, Any], accept: Callable[[dict], None] = lambda card: None
     ) -> tuple[dict, Any]:

@@ -184,6 +184,7 @@ def weights_of(config: Training) -> parameters.Params:
     new = {n: a for n, a in fresh["model"].items() if fnmatchcase(n, trained.LORA)}
     saved["model"] = parameters.begun(config, new) | saved["model"] if new else saved["model"]
     kept_types = trained.frozen(fresh, trained.pattern_of(config))
+    saved["encoding"] = _begun(fresh["encoding"], saved["encoding"])
     for group in fresh:
         for name, leaf in fresh[group].items():
             other = saved[group].get(name)
@@ -198,6 +199,13 @@ def weights_of(config: Training) -> parameters.Params:
     # The extension comes last, since it may resample a table.
     parts = parts.replace(saved)
     return (parts if kept else parameters.extended(config, parts)).params()
+
+
+def _begun(fresh: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
+    """The encoding's arrays of another run, where it is perhaps inside a new one."""
+    places = ("inner.inner.", "inner.", "")
+    inside = next((place for place in places if {place + n for n in saved} <= set(fresh)), "")
+    return fresh | {inside + name: array for name, array in saved.items()}
 
 
 def frozen_of(config: Training, workdir: Path, card: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,6 +236,14 @@ def refuse_another_base(card: Mapping[str, Any], config: Training, workdir: Path
             f"{', and trained a part of them' if needed else ''}; {source} is not that run. Give "
             f"its place: train.py --workdir={workdir} --config.init_from=RUN"
         )
+
+
+def types_of(workdir: Path) -> dict[str, np.dtype]:
+    """The types in which a run's newest checkpoint holds the arrays of its model."""
+    with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        types = checkpoints.types(saved_steps(workdir)[-1])
+    place = f"{PARAMETERS}.model."
+    return {n.removeprefix(place): kind for n, kind in types.items() if n.startswith(place)}
 
 
 def base_of(workdir: Path) -> str:

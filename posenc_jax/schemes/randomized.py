@@ -8,8 +8,8 @@ import numpy as np
 
 from posenc_jax import schemes
 from posenc_jax.checks import flag, known, token_count, whole_number
-from posenc_jax.encoding import Dims, check_reach, static
-from posenc_jax.layers import Wrapper
+from posenc_jax.encoding import Dims, Encoding, KeySum, check_reach, static
+from posenc_jax.layers import Wrapper, bearer, overrides
 
 OPTIONS = ("inner", "max_position", "inner_length", "evenly", "positions", "chunks", "tail")
 DRAWN = ("sorted", "chunks")
@@ -102,6 +102,9 @@ def build(
     inner_dims = dataclasses.replace(dims, train_length=inner_length)
     encoding = schemes.build_inner("randomized", OPTIONS, inner, inner_dims, key, inner_options)
     check_reach(encoding, max_position)
+    jumps = tail > 0 or positions == "chunks"
+    if jumps and not any(map(_reads_positions, map(encoding.layer, range(encoding.period)))):
+        raise ValueError(f"positions that jump have no effect on inner {inner!r}, which reads none")
     return Randomized(
         dims=dims,
         layers=encoding.layers,
@@ -112,3 +115,9 @@ def build(
         chunks=chunks,
         tail=tail,
     )
+
+
+def _reads_positions(encoding: Encoding) -> bool:
+    of_content = isinstance(bearer(encoding, "bias"), KeySum)
+    of_distance = overrides(encoding, "bias") and not of_content
+    return overrides(encoding, "phase") or overrides(encoding, "embed") or of_distance

@@ -12,7 +12,7 @@ from posenc_jax.encoding import Dims, Encoding, Tokens, check_far, position_of, 
 from posenc_jax.layers import PerLayer, Wrapper, overrides
 
 KINDS = ("trained", "llama4", "ministral3", "inkling")
-OPTIONS = ("inner", "kind", "bias", "a", "layers")
+OPTIONS = ("inner", "kind", "bias", "a", "layers", "each")
 
 
 class InSomeLayers(PerLayer):
@@ -35,14 +35,15 @@ class InSomeLayers(PerLayer):
 
 
 class SSMax(InSomeLayers):
-    """Nakanishi 2025, arXiv:2501.19399: q . k times s ln n + b, trained per layer and head.
+    """Nakanishi 2025, arXiv:2501.19399: q . k times s ln n + b, trained per layer and head, per
+    layer, or shared.
 
     n is the number of keys that a query sees: its index in the document (in its chunk, with
     chunks) plus one, at most the window; random positions of a model do not change n. s starts at
     1 / ln L without b, and at 0 with b = 1, where the factor is 1.
     """
 
-    scale: jax.Array = trained()  # s: [H], or [layers, H]
+    scale: jax.Array = trained()  # s: [H], [1] without heads, or [layers, H or 1]
     shift: jax.Array | None = trained()  # b: like s, or None
 
     def query_scale(self, positions):
@@ -109,14 +110,18 @@ def build(
     bias: bool = False,
     a: float = 0.1,
     layers: str | None = None,
+    each: str = "head",
     **inner_options,
 ) -> InSomeLayers:
     """Build the factor around `inner`, which may carry options: `fire:hidden=16`.
 
-    `bias` adds b to the trained kind, and `a` belongs to the fixed kinds. `layers` restricts the
-    factor to one kind of layers of an inner hybrid, as Llama 4 scales its global layers.
+    `bias` adds b to the trained kind, which each head has, each layer, or the model; `a` belongs to
+    the fixed kinds. `layers` restricts the factor to one kind of layers of an inner hybrid, as
+    Llama 4 scales its global layers.
     """
     is_trained = choice("kind", kind, KINDS) == "trained"
+    if choice("each", each, ("head", "layer", "model")) != "head" and not is_trained:
+        raise ValueError(f"each={each!r} has no effect with kind={kind!r}, which is not trained")
     if flag("bias", bias) and not is_trained:
         raise ValueError(f"bias=True has no effect with kind={kind!r}, which is not trained")
     if positive("a", a, at_most=LARGEST_SCALE) != 0.1 and is_trained:
@@ -132,18 +137,24 @@ def build(
     common: Any = {"dims": dims, "layers": encoding.layers, "only": layers}
     common["inner"] = encoding.replace(layers=None)
     if is_trained:
-        scale, shift = _start(dims, bias)
-        each = dims.layers if encoding.layers is None else None
-        return SSMax(**common, each=each, scale=scale, shift=shift)
+        if each == "model" and encoding.layers is not None:
+            raise ValueError(f"each='model' does not fit inner {inner!r}, which is one per layer")
+        own = None if each == "model" else dims.layers
+        scale, shift = _start(dims, bias, own, dims.heads if each == "head" else 1)
+        return SSMax(
+            **common, each=own if encoding.layers is None else None, scale=scale, shift=shift
+        )
     scheme = _inkling_scheme(encoding) if kind == "inkling" else Tempered
     return scheme(**common, kind=kind, a=float(a))
 
 
-def _start(dims: Dims, bias: bool) -> tuple[jax.Array, jax.Array | None]:
-    """Return the initial s and b, [H], or [layers, H] if the number of layers is known."""
+def _start(
+    dims: Dims, bias: bool, layers: int | None, heads: int
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return the initial s and b, [H], or [layers, H]."""
     if dims.train_length < 2:
         raise ValueError("ssmax divides by ln L and needs a train_length of at least 2; got 1")
-    shape = (dims.heads,) if dims.layers is None else (dims.layers, dims.heads)
+    shape = (heads,) if layers is None else (layers, heads)
     if bias:
         return jnp.zeros(shape), jnp.ones(shape)
     return jnp.full(shape, 1 / math.log(dims.train_length), jnp.float32), None

@@ -99,7 +99,7 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
             run.step_on_disk = max(saving.steps(), default=0)  # this one is still being saved
             run.status("running", errors.AGAIN, step=step)
 
-        step_once = train_step(parts, transform, config, mesh, frozen)
+        step_once, kept = train_step(parts, transform, config, mesh), [frozen] if frozen else []
         validate = Validation(config, parts, corpus, mesh, frozen)
         local_rows = devices.own_rows(mesh, config.batch_size)
         # A `stop_at` already reached is ignored, so the same command resumes.
@@ -108,7 +108,7 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
             profile.begin(step + 1)
             with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
                 batch = devices.spread(rows.batch(step, local_rows), mesh)
-                state, measured = step_once(state, batch)
+                state, measured = step_once(state, batch, *kept)
             step += 1
             profile.end(step, state)
             record.flush()  # the previous step, while this one is computed

@@ -1,6 +1,7 @@
 """Memory of a training step on each of so many GPUs, from the shapes of its arrays."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,7 +10,8 @@ import jax.numpy as jnp
 from models.likelihoods import LOGITS
 from posenc_jax.config import Training
 from posenc_jax.data.batches import Batch
-from posenc_jax.runs import parameters
+from posenc_jax.runs import parameters, trained
+from posenc_jax.runs.subject import types_of
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.training import optimizer, train_step
 
@@ -49,8 +51,12 @@ def of_a_step(run: Training, devices: int) -> dict[str, float]:
     shape = rows, run.train_length
     ints: Any = jax.ShapeDtypeStruct(shape, jnp.int32)
     floats: Any = jax.ShapeDtypeStruct(shape, jnp.float32)
-    params = parameters.blank(run).params()
-    weights = {leaf.shape for leaf in jax.tree.leaves(params)}
+    patterns, every = trained.pattern_of(run), parameters.blank(run).params()
+    own, kept = jax.eval_shape(lambda params: (trained.chosen(params, patterns), params), every)
+    kept = trained.frozen(kept, patterns)
+    types = types_of(Path(run.init_from)) if kept and run.init_from else {}
+    kept = {n: jax.ShapeDtypeStruct(x.shape, types.get(n, x.dtype)) for n, x in kept.items()}
+    weights = {leaf.shape for leaf in jax.tree.leaves((own, kept))}
 
     def bytes_of(tree) -> float:
         leaves = jax.tree.leaves(tree)
@@ -62,15 +68,16 @@ def of_a_step(run: Training, devices: int) -> dict[str, float]:
         model = dataclasses.replace(run.model, remat=remat, attention=attention)
         parts = parameters.blank(dataclasses.replace(run, model=model))
 
-        def backward(params, batch, key):
-            def loss(params):
-                masked = run.data.mask_documents
-                return train_step.summed_loss(parts, params, batch, key, masked)
+        def backward(own, kept, batch, key):
+            def loss(own):
+                every, masked = trained.whole(own, kept, patterns), run.data.mask_documents
+                return train_step.summed_loss(parts, every, batch, key, masked)
 
-            return jax.vjp(loss, params)[1]
+            return jax.vjp(loss, own)[1]
 
         batch = Batch(ints, ints, floats, ints, floats)
-        return bytes_of(jax.eval_shape(backward, params, batch, jax.random.key(0))) / run.sequence
+        left = jax.eval_shape(backward, own, kept, batch, jax.random.key(0))
+        return bytes_of(left) / run.sequence
 
     def state(params):
         return train_step.fresh_state(params, optimizer.make(run))
@@ -78,13 +85,15 @@ def of_a_step(run: Training, devices: int) -> dict[str, float]:
     numbers = rows * run.train_length * run.model.vocab_size // run.sequence
     pieces = 1 << max(0, -(-numbers // LOGITS["gpu"]) - 1).bit_length()
     held = {
-        "state": bytes_of(jax.eval_shape(state, params)),
+        "state": bytes_of(jax.eval_shape(state, own)),
+        **({"frozen": bytes_of(kept)} if kept else {}),
         "activations": saved(run.model.remat),
         "with model.remat": saved(True),
         "logits at once": 4 * numbers / pieces,
-        "gradient": bytes_of(params),
+        "gradient": bytes_of(own),
     }
     # The gradient takes the place of activations; micro-batches have a sum of gradients besides.
     most = max(held["activations"] + held["logits at once"], held["gradient"])
-    kept = held["gradient"] if run.accumulate > 1 else 0
-    return {"in all": held["state"] + kept + most} | held
+    if run.accumulate > 1:
+        most += held["gradient"]
+    return {"in all": held["state"] + held.get("frozen", 0) + most} | held

@@ -33,10 +33,10 @@ def summed_loss(
 
 
 def train_step(
-    parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh, frozen: Any = None
+    parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh
 ) -> Callable:
-    """Compile (state, batch) -> (state, metrics); the state is donated, rows are sharded. `frozen`
-    has the model's arrays that are not trained."""
+    """Compile (state, batch) -> (state, metrics); the state is donated, rows are sharded. Where a
+    part is trained, it takes the model's other arrays too."""
     pieces, patterns = config.accumulate, trained.pattern_of(config)
 
     def gradient(params, batch, key, frozen):
@@ -84,18 +84,18 @@ def train_step(
     def started(params):
         return fresh_state(trained.chosen(params, patterns), optimizer)
 
-    shapes = jax.eval_shape(started, parts.params())
+    every = parts.params()
+    shapes, frozen = jax.eval_shape(started, every), trained.frozen(every, patterns)
     shardings, rows = devices.shardings(shapes, mesh, config.sharding), devices.by_rows(mesh)
-    given = (shardings, rows)
-    if frozen:
-        given += (devices.shardings(frozen, mesh, config.sharding),)
+    kept = [devices.shardings(frozen, mesh, config.sharding)] if frozen else []
     out = (shardings, devices.replicated(mesh))
-    compiled = jax.jit(step, in_shardings=given, out_shardings=out, donate_argnums=0)
-    return (lambda state, batch: compiled(state, batch, frozen)) if frozen else compiled
+    given = (shardings, rows, *kept)
+    return jax.jit(step, in_shardings=given, out_shardings=out, donate_argnums=0)
 
 
-def loss_sums(parts: Parts, config, mesh: Mesh, frozen: Any = None) -> Callable:
-    """Compile (params, batch) -> sums of nats, targets and bytes, without random positions."""
+def loss_sums(parts: Parts, config, mesh: Mesh) -> Callable:
+    """Compile (params, batch) -> sums of nats, targets and bytes, without random positions. Where a
+    part is trained, it takes the model's other arrays too."""
     patterns = trained.pattern_of(config)
     cut = devices.cuts_weights(mesh, config.sharding)
 
@@ -106,6 +106,6 @@ def loss_sums(parts: Parts, config, mesh: Mesh, frozen: Any = None) -> Callable:
         return nats, jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     # None: parameters keep their sharding.
-    placed = (None, devices.by_rows(mesh)) + (None,) * bool(frozen)
-    compiled = jax.jit(sums, in_shardings=placed, out_shardings=devices.replicated(mesh))
-    return (lambda params, batch: compiled(params, batch, frozen)) if frozen else compiled
+    kept = [None] if trained.frozen(parts.params(), patterns) else []
+    placed = (None, devices.by_rows(mesh), *kept)
+    return jax.jit(sums, in_shardings=placed, out_shardings=devices.replicated(mesh))

@@ -14,15 +14,15 @@ class Validation:
     The first text of a mixture is named by its split, others like `valid_NAME`.
     """
 
-    def __init__(self, config, parts, corpus, mesh, frozen=None):
+    def __init__(self, config, parts, corpus, mesh, frozen):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
         self.mesh, self.local_rows = mesh, devices.own_rows(mesh, config.batch_size)
-        self.sums = train_step.loss_sums(parts, config, mesh, frozen)
+        self.sums, self.kept = train_step.loss_sums(parts, config, mesh), [frozen] if frozen else []
         self.lossless = corpus.lossless
         self.rows = {
-            f"{word}_{name}" if number else word: rows_of(split, config).held_out(
-                config.valid_batches * config.batch_size
-            )
+            f"{word}_{name}" if number else word: rows_of(
+                split, config, corpus.lengths.get(name)
+            ).held_out(config.valid_batches * config.batch_size)
             for number, (name, part) in enumerate(corpus.parts.items())
             for word, split in (("valid", part.valid), ("choose", part.choose))
             if len(split.tokens) >= 2 * config.train_length
@@ -47,5 +47,6 @@ class Validation:
             rows = jax.tree.map(lambda x, i=index: x[i % count], held)
             repeats = (index < count)[:, None]  # rows of weight 0 fill a short last batch
             rows = rows._replace(weights=rows.weights * repeats)
-            total += np.array(jax.device_get(self.sums(params, devices.spread(rows, self.mesh))))
+            rows = devices.spread(rows, self.mesh)
+            total += np.array(jax.device_get(self.sums(params, rows, *self.kept)))
         return total

@@ -150,6 +150,11 @@ class Documents(Text):
         return False
 
     @property
+    def shortest(self) -> int:
+        """Documents of fewer tokens are left out."""
+        return getattr(self, "min_tokens", 0)
+
+    @property
     def size(self) -> float | None:
         """Bytes of what is read, 0 if not known; None: those of its files."""
         return None

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from posenc_jax import registry
+from posenc_jax.checks import MOST
 from posenc_jax.data import sources
 from posenc_jax.data.sources import Document, Documents
-from posenc_jax.fields import default, true_or_false
+from posenc_jax.fields import default, true_or_false, whole
 from posenc_jax.runtime.errors import DataError
 from posenc_jax.runtime.files import expanded
 
@@ -54,6 +55,7 @@ class Cut(Documents):
         "it",
         true_or_false,
     )
+    min_tokens: int = default(0, "documents of fewer tokens are left out", whole(0, MOST))
 
     held_out_by: ClassVar[str]  # the option that names what is held out
 
@@ -66,7 +68,7 @@ class Cut(Documents):
         return bool(getattr(self, self.held_out_by))
 
     def identity(self, seed: int) -> dict[str, Any]:
-        options = {"begins": self.begins, "cut_one": self.cut_one}
+        options = {"begins": self.begins, "cut_one": self.cut_one, "min_tokens": self.min_tokens}
         return {name: value for name, value in options.items() if value}
 
     def mistakes(self) -> list[str]:

@@ -19,20 +19,22 @@ class Mixture(Text):
     mixture: str = default(
         "",
         "sources or tasks with their shares of the tokens and their options, instead of a source: "
-        "stdlib:0.8,variables:0.2:far=8",
+        "stdlib:0.8,variables:0.2:far=8; length=N cuts one into rows of N tokens, several in one "
+        "of train_length",
     )
     parts: Mapping[str, Documents] = dataclasses.field(default_factory=dict)
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)  # of rows, where given
 
     @classmethod
     def of(cls, given: Mapping[str, Any], length: int) -> "Mixture":
         shared = {name: value for name, value in given.items() if name != "mixture"}
-        parts, shares = {}, {}
+        parts, shares, lengths = {}, {}, {}
         for word in filter(None, map(str.strip, given.get("mixture", "").split(","))):
             try:
                 name, share, options = _part(word)
-                if name in parts:
-                    raise ValueError(f"{name} is in it twice")
+                if own := options.pop("length", None):
+                    _check_length(name, own, length)
             except ValueError as error:
                 raise ConfigError(f"data.mixture: {error}") from error
             source = {"source": name}
@@ -41,13 +43,17 @@ class Mixture(Text):
             part, problems = sources.build(shared | source | options, length)
             if problems:
                 raise ConfigError("\n".join(problems))
+            if part in parts.values():
+                raise ConfigError(f"data.mixture: {name} is in it twice with the same options")
+            name = next(n for n in (name, *(f"{name}{i}" for i in range(2, 99))) if n not in parts)
             parts[name], shares[name] = part, share
+            lengths |= {name: own} if own else {}
         if len(shares) < 2:
             written = given.get("mixture", "")
             raise ConfigError(f"data.mixture: a mixture has two texts or more; got {written!r}")
         if SHARES * min(shares.values()) < sum(shares.values()):
             raise ConfigError(f"data.mixture: each share must be at least 1/{SHARES} of their sum")
-        return cls(**given, parts=parts, shares=shares)
+        return cls(**given, parts=parts, shares=shares, lengths=lengths)
 
     @property
     def has_answers(self) -> bool:
@@ -79,6 +85,7 @@ def _part(word: str) -> tuple[str, float, dict[str, Any]]:
         raise ValueError(f"{word!r} must give one share, such as {name}:0.2")
     source = sources.find("synthetic" if registry.is_task(name) else name)
     kinds = {field.name: field.kind for field in source.options({"task": name})}
+    kinds |= {} if registry.is_task(name) else {"length": int}  # a task's documents fill a row
     options = {}
     for setting in settings:
         option, equals, text = setting.partition("=")
@@ -87,6 +94,14 @@ def _part(word: str) -> tuple[str, float, dict[str, Any]]:
             options[option] = parsed(f"{option} of {name}", kinds[option], text)
     what = f"the share of {name}"
     return name, positive(what, parsed(what, float, share[0])), options
+
+
+def _check_length(name: str, own: int, length: int) -> None:
+    if not 2 <= own <= length or length % own:
+        raise ValueError(
+            f"length of {name} must divide train_length = {length}, so that rows fill one; got "
+            f"{own}"
+        )
 
 
 Source = Mixture

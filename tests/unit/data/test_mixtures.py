@@ -131,7 +131,7 @@ def test_shares_are_rounded_to_rows_of_a_thousand(shares, rows):
         ("stdlib:0.5,variables", "'variables' must give one share, such as variables:0.2"),
         ("stdlib:1,variables:1:fra=2", "unknown option of variables: 'fra'; did you mean 'far'?"),
         ("stdlib:0.5,variables:0.2:far=two", "far of variables must be a number"),
-        ("stdlib:0.5,stdlib:0.5", "stdlib is in it twice"),
+        ("stdlib:0.5,stdlib:0.5", "stdlib is in it twice with the same options"),
         ("stdlib:1", "two texts or more"),
         ("stdlib:1000,variables:1", "each share must be at least 1/1000 of their sum"),
     ],
@@ -188,3 +188,40 @@ def test_no_text_is_trained_on_what_another_one_holds_out(tmp_path):
     chosen.train_length = 64
     (problem,) = problems_of(chosen)
     assert "needle holds out single files of the code that stdlib holds out by package" in problem
+
+
+def test_a_long_and_a_short_part_are_cut_from_one_text(texts):
+    """Long documents alone fill rows of L; rows of 8 of all documents stand four in one."""
+    for i in range(8):
+        (texts / f"short{i}.txt").write_text(f"{i}short")
+    mixture = "text:0.6:path={}/*.txt:min_tokens=400,text:0.4:path={}/*.txt:length=8".format(
+        texts, texts
+    )
+    corpus, mixed = prepared(texts, mixture=mixture, mask_documents=True)
+    long, short = corpus.parts["text"], corpus.parts["text2"]
+    assert min(long.train.lengths) >= 400 > min(short.train.lengths)
+    assert long.card["counts"]["short"] == 8 and len(short.whole().lengths) == 20
+    shares = [mixed._find(place)[0] for place in range(1000)]
+    assert shares.count(1) == 400
+    batch = mixed.parts[1].at(np.arange(5))
+    alone = batches.Batches(short.train, length=8, batch_size=1, seed=0, within_documents=True)
+    for name in ("inputs", "targets", "weights", "bytes"):
+        expected = getattr(alone.at(np.arange(20)), name).reshape(5, L)
+        np.testing.assert_array_equal(getattr(batch, name), expected)
+    segments = batch.segments.reshape(5, 4, 8)
+    assert (np.diff(batch.segments) >= 0).all()
+    assert (segments[:, 1:].min(-1) > segments[:, :-1].max(-1)).all()  # none sees another
+    held = batches.rows_of(short.valid, load(config(texts)), 8).held_out(2)
+    assert held.inputs.shape[1] == L
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("length=8", "data.mixture: rows of another length need data.mask_documents=True"),
+        ("length=5", "length of text must divide train_length = 32"),
+    ],
+)
+def test_lengths_of_parts_that_do_not_fit_are_refused(texts, options, message):
+    mixture = f"stdlib:1,text:1:path={texts}/*.txt:{options}"
+    assert message in "\n".join(problems_of(config(texts, mixture)))

@@ -15,6 +15,7 @@ from posenc_jax import extensions, schemes
 from posenc_jax.attention import attend, rotate
 from posenc_jax.encoding import Dims
 from posenc_jax.evaluation import diagnostics
+from posenc_jax.positions import positions_of_row
 from posenc_jax.schemes import _rotation, t5
 from posenc_jax.schemes import rope as module
 
@@ -197,6 +198,18 @@ class TestRandomized:
     def test_chunks_and_tail_that_do_not_fit_are_refused(self, options):
         with pytest.raises(ValueError, match="chunks must be|tail must be|goes without positions"):
             build("randomized", Dims(4, 8, 32, 16), max_position=100, **options)
+
+    def test_packed_documents_begin_at_0_and_jump_where_the_row_does(self):
+        encoding = self.build(positions="chunks")
+        row, segments = encoding.positions(16, KEY), jnp.array([[0] * 4 + [1] * 12])
+        found = positions_of_row(encoding, 16, KEY, segments)[0]
+        np.testing.assert_array_equal(found, [*row[:4], *row[:12]])
+
+    @pytest.mark.parametrize("inner", ["nope", "fox", "cope", "stick_breaking", "selective_rope"])
+    def test_jumps_are_refused_where_an_encoding_reads_no_positions(self, inner):
+        with pytest.raises(ValueError, match="which reads none"):
+            self.build(inner=inner, positions="chunks")
+        assert self.build(inner="relative", tail=2).tail == 2
 
     def test_drawing_more_positions_than_max_position_is_refused(self):
         with pytest.raises(ValueError, match="cannot draw 101 different positions"):

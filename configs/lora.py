@@ -1,0 +1,26 @@
+"""LoRA on an adopted model, for twice its L: YaRN, and rows of 512 tokens whose positions jump.
+
+python scripts/adopt.py models/SmolLM2-135M --workdir=runs/smollm2
+python train.py --config=configs/lora.py --config.init_from=runs/smollm2 --workdir=runs/lora \\
+    --config.data.source=text --config.data.path='books/*.txt'
+python scripts/export.py runs/lora --layout=peft --out=adapter      # or the merged model: auto
+"""
+
+from ml_collections.config_dict import ConfigDict
+
+from configs import finetune
+
+
+def get_config():
+    config = finetune.get_config()
+    config.model = ConfigDict({"lora": 8})
+    # PoSE: two chunks of each row, the second of them anywhere up to 2 L.
+    config.encoding = ConfigDict({"name": "randomized", "positions": "chunks"})
+    config.extension.scale = 2.0
+    config.train_length, config.batch_size = 512, 4
+    config.learning_rate = 1e-3
+    config.warmup_steps, config.steps = 10, 100
+    config.log_every = 10
+    config.valid_every = config.save_every = 50
+    config.valid_batches = 4
+    return config

@@ -1,0 +1,15 @@
+"""RoPE, and beside it the bias of FIRE, whose factors begin as 0.
+
+python train.py --config=configs/plus.py --workdir=runs/plus
+python train.py --config=configs/plus.py --config.encoding.added=t5 --workdir=runs/t5
+
+On a run that was trained without it: configs/ladder.py.
+"""
+
+from configs import base
+
+
+def get_config(size="tiny"):
+    config = base.get_config(size)
+    config.encoding.name = "plus"
+    return config

@@ -1,0 +1,140 @@
+"""Runs that train a part of another run's model, or an encoding around that run's."""
+
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from running import TINY, script
+
+import posenc_jax
+from configs import finetune, ladder
+from posenc_jax.config import load
+from posenc_jax.runs import parameters
+from posenc_jax.runs.subject import base_of, weights_of
+
+TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 256, (2, 32)))
+LORA = {"model.lora": 2, "steps": 6, "save_every": 3, "extension.scale": 2.0, "train_length": 64}
+
+
+@pytest.fixture(scope="module")
+def tuned(call, whole, tmp_path_factory):
+    """A run of low-rank parts, and its base."""
+    folder = tmp_path_factory.mktemp("tuned")
+    shutil.copytree(whole[0], folder / "base")
+    fields = {"init_from": folder / "base"} | LORA
+    out = call("train.py", folder / "run", config="finetune", **fields)
+    return folder, out
+
+
+def config_of(run, recipe=finetune, **fields):
+    made = recipe.get_config() if recipe is finetune else recipe.get_config(fields.pop("rung"))
+    made.init_from, made.train_length, made.extension.scale = str(run), 64, 2.0
+    made.update_from_flattened_dict({n: v for n, v in TINY.items() if n.startswith("valid")})
+    for name, value in fields.items():
+        group, _, field = name.rpartition(".")
+        (made[group] if group else made)[field] = value
+    return load(made)
+
+
+def logits_of(parts):
+    return np.asarray(parts.model(TOKENS, parts.encoding))
+
+
+def begun(run, **fields):
+    """The parts with which a run begins, and those of the run that it starts from."""
+    config = config_of(run, **fields)
+    parts = parameters.blank(config).replace(weights_of(config))
+    plain = config_of(run, **{"extension.name": config.extension.name})
+    return parts, parameters.blank(plain).replace(weights_of(plain))
+
+
+@pytest.mark.parametrize(
+    ("fields", "arrays"),
+    [
+        ({"encoding.name": "randomized", "encoding.positions": "chunks"}, 0),
+        ({"encoding.name": "ssmax", "encoding.bias": True, "encoding.each": "model"}, 2),
+        ({"encoding.name": "plus", "encoding.added": "t5"}, 2),
+        ({"encoding.frequencies": "trained", "encoding.per": "layer"}, 1),
+        (
+            {
+                "encoding.name": "randomized",
+                "encoding.tail": 3,
+                "encoding.inner": "ssmax:bias=True:frequencies=trained",
+            },
+            3,
+        ),
+        ({"model.lora": 4}, 0),
+    ],
+)
+def test_what_is_new_changes_nothing_until_it_is_trained(whole, fields, arrays):
+    if fields.get("encoding.frequencies"):
+        fields = {"encoding.name": "rope"} | fields
+    parts, plain = begun(whole[0], **fields)
+    assert len(parameters.trained_arrays(parts.encoding)) == arrays
+    np.testing.assert_allclose(logits_of(parts), logits_of(plain), atol=2e-6)
+
+
+def test_a_factor_that_is_not_neutral_is_refused(whole):
+    with pytest.raises(Exception, match="encoding.name: 'rope' in .*, 'ssmax' here"):
+        config_of(whole[0], **{"encoding.name": "ssmax"})
+
+
+@pytest.mark.parametrize("rung", ladder.RUNGS)
+def test_every_rung_of_the_ladder_begins_as_the_run_and_trains_its_part(whole, rung):
+    config = config_of(whole[0], ladder, rung=rung)
+    parts = parameters.blank(config).replace(weights_of(config))
+    plain = config_of(whole[0])
+    plain = parameters.blank(plain).replace(weights_of(plain))
+    np.testing.assert_allclose(logits_of(parts), logits_of(plain), atol=2e-6)
+    assert config.encoding.name == "randomized"
+
+
+def test_low_rank_parts_are_trained_beside_a_base_that_stays(tuned, call, whole):
+    folder, out = tuned
+    model, encoding, config, _ = posenc_jax.load_run(folder / "run")
+    base = parameters.by_path(posenc_jax.load_run(whole[0]).model)
+    ours = parameters.by_path(model)
+    changed = {n for n in base if not np.array_equal(base[n], ours[n])}
+    lora = [name for name in ours if ".lora_" in name]
+    assert not changed and len(lora) == 12 and all(np.asarray(ours[n]).any() for n in lora)
+    assert f"{sum(ours[name].size for name in lora):,} of them trained" in out
+    saved = list((folder / "run" / "checkpoints" / "6" / "state").glob("params.*"))
+    assert len(saved) == 12
+    call("eval_extrapolation.py", folder / "run", "--config.multiples=1,2")
+
+
+def test_a_run_of_low_rank_parts_resumes_to_the_same_weights(tuned, call, tmp_path):
+    fields = {"init_from": tuned[0] / "base"} | LORA
+    call("train.py", tmp_path / "run", config="finetune", **fields, stop_at=3, code=75)
+    call("train.py", tmp_path / "run", config="finetune", **fields)
+    assert base_of(tmp_path / "run") == base_of(tuned[0] / "run")
+
+
+def test_a_base_that_is_gone_or_another_is_named_by_its_digest(tuned, call, tmp_path):
+    folder, _ = tuned
+    digest = base_of(folder / "base")
+    run = shutil.copytree(folder / "run", tmp_path / "run")
+    (folder / "base").rename(tmp_path / "moved")
+    try:
+        out = call("eval_extrapolation.py", run, code=76)
+        assert f"began with the weights of a run of digest {digest}" in out
+        assert f"train.py --workdir={run} --config.init_from=RUN" in out
+        fields = LORA | {"init_from": folder / "run"}
+        out = call("train.py", run, config="finetune", **fields, code=76)
+        assert "is not that run" in out
+        fields["init_from"] = tmp_path / "moved"
+        assert "already done" in call("train.py", run, config="finetune", **fields)
+        call("eval_extrapolation.py", run, "--config.multiples=1")
+    finally:
+        (tmp_path / "moved").rename(folder / "base")
+
+
+def test_an_archive_holds_the_low_rank_parts_and_not_the_base(tuned, tmp_path):
+    folder, _ = tuned
+    script("export.py", folder / "run", f"--out={tmp_path / 'run.tar.xz'}")
+    shutil.unpack_archive(tmp_path / "run.tar.xz", tmp_path / "unpacked")
+    (packed,) = (tmp_path / "unpacked").iterdir()
+    size = sum(path.stat().st_size for path in packed.glob("checkpoints/*/state/**/*"))
+    whole = sum(path.stat().st_size for path in folder.glob("base/checkpoints/12/state/**/*"))
+    assert size < 0.5 * whole
