@@ -34,11 +34,11 @@ from jax.sharding import Mesh
 
 import posenc_jax
 from posenc_jax import composition
-from posenc_jax.config import load
+from posenc_jax.config import load, trained
 from posenc_jax.data.batches import Batch
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.losses import losses_of
-from posenc_jax.runs import parameters, trained
+from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
 from posenc_jax.training.optimizer import make

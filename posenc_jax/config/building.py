@@ -2,12 +2,15 @@
 
 import jax
 
+import models
 from posenc_jax import extensions, schemes
 from posenc_jax.attention import ring
+from posenc_jax.config import trained
 from posenc_jax.config.resolve import original_length, reached
 from posenc_jax.config.schema import Training
 from posenc_jax.encoding import Dims, Encoding, trained_mask
 from posenc_jax.layers import check_capped
+from posenc_jax.runtime.trees import by_path
 
 
 def plain(config: Training, key: jax.Array) -> Encoding:
@@ -57,6 +60,12 @@ def mistakes(config: Training) -> list[str]:
                 f"encoding_rate = {config.encoding_rate} has no effect: encoding {built.name!r} "
                 "has no trained arrays"
             )
+    if config.trains:
+        shapes = jax.eval_shape(lambda: models.make(config.model, jax.random.key(0)))
+        try:
+            trained.parts_of(by_path(shapes), config.trains)
+        except ValueError as error:
+            problems.append(f"trains: {error}")
     return problems + _of_extension(config, built)
 
 

@@ -199,7 +199,9 @@ def _around(fields: Fields, source: Training) -> Fields:
     if given["name"] == name:
         (own,) = composition.parts(options["inner"])
         same = own.name == part.name and part.options.items() <= own.options.items()
-        return options | made | ({"inner": options["inner"]} if same or "inner" not in given else {})
+        if same or "inner" not in given:
+            made["inner"] = options["inner"]
+        return options | made
     if part.name == name and not part.options and "inner" not in options:
         made = options | made
     elif part.name == name or part.name in NEUTRAL and "inner" not in part.options:

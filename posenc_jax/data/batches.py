@@ -73,7 +73,9 @@ class Batches:
     def at(self, places) -> Batch:
         """Batch of the rows at these places in the order of training."""
         every = np.asarray(places, np.int64)[:, None] * self.beside + np.arange(self.beside)
-        return self._together(self.rows_at([self._start(int(place)) for place in every.reshape(-1)]))
+        return self._together(
+            self.rows_at([self._start(int(place)) for place in every.reshape(-1)])
+        )
 
     def rows_at(self, starts) -> Batch:
         index = np.asarray(starts, np.int64)[:, None] + np.arange(self.length + 1)

@@ -12,11 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from posenc_jax.config import schema
+from posenc_jax.config import schema, trained
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.sums import Record, exists, read_record
-from posenc_jax.runs import trained
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints
 from posenc_jax.runs.export import check_writable
 from posenc_jax.runs.subject import Loaded, load

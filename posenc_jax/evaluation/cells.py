@@ -13,9 +13,9 @@ import numpy as np
 
 from posenc_jax import composition
 from posenc_jax.runs.checkpoints import digests
-from posenc_jax.runs.parameters import by_path
 from posenc_jax.runtime.files import write_atomically
 from posenc_jax.runtime.terminal import warn
+from posenc_jax.runtime.trees import by_path
 
 
 class Cell(NamedTuple):

@@ -51,6 +51,7 @@ ENCODINGS = {
     "stick_breaking": ("#BB5566", "_"),
     "pope": ("#EE7733", "|"),
     "retention": ("#88CCEE", "8"),
+    "plus": ("#775500", "H"),
 }
 EXTENSIONS = {
     "none": ("#0072B2", "o"),

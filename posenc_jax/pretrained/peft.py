@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
-from posenc_jax.config import Training
+from posenc_jax.config import Training, trained
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.pretrained import families
 from posenc_jax.pretrained.adopt import write_run
 from posenc_jax.pretrained.families import FAMILIES, JOINS, Family, Row
 from posenc_jax.pretrained.saving import lineage_of, write_tensors
-from posenc_jax.runs import trained
-from posenc_jax.runs.parameters import by_path
 from posenc_jax.runs.subject import base_of, load, newest_card, run_config
 from posenc_jax.runs.workdir import Workdir, read_trained_on
 from posenc_jax.runtime.errors import ConfigError, DataError
 from posenc_jax.runtime.files import read_json, write_atomically
+from posenc_jax.runtime.trees import by_path
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."  # of the names of arrays

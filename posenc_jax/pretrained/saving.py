@@ -32,10 +32,11 @@ from posenc_jax.pretrained.families import (
 )
 from posenc_jax.pretrained.rope import ORIGINAL
 from posenc_jax.pretrained.sources import SINGLE
-from posenc_jax.runs.parameters import by_path, trained_arrays
+from posenc_jax.runs.parameters import trained_arrays
 from posenc_jax.runs.subject import load_run
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import read_json, write_atomically
+from posenc_jax.runtime.trees import by_path
 from posenc_jax.schemes._rotation import frequencies
 from posenc_jax.schemes.rope import RoPE
 

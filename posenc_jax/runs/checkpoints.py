@@ -22,10 +22,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from posenc_jax.runs import processes
-from posenc_jax.runs.parameters import by_path, with_leaves
 from posenc_jax.runtime.errors import Damaged, OtherConfig, Stop
 from posenc_jax.runtime.files import REMEDY
 from posenc_jax.runtime.terminal import warn
+from posenc_jax.runtime.trees import by_path, with_leaves
 
 MACHINE = {errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 MACHINE_SAYS = "PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED", "Out of memory"
@@ -103,7 +103,8 @@ class Checkpoints:
 
     def types(self, step: int) -> dict[str, np.dtype]:
         """The types of the arrays of a step, without reading them."""
-        saved = ocp.StandardCheckpointHandler().metadata(self.folder / str(step) / "state")
+        place: Any = self.folder / str(step) / "state"
+        saved = ocp.StandardCheckpointHandler().metadata(place)
         return {name: np.dtype(one.dtype) for name, one in by_path(saved.tree).items()}
 
     def restore(

@@ -11,10 +11,10 @@ from safetensors.numpy import save
 from posenc_jax.config import schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.runs.checkpoints import PARAMETERS, saved_digest, total_digest
-from posenc_jax.runs.parameters import by_path
 from posenc_jax.runs.subject import load
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import NO_FILE, is_replaceable, write_atomically
+from posenc_jax.runtime.trees import by_path
 
 
 @dataclasses.dataclass(frozen=True)

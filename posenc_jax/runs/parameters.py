@@ -13,6 +13,7 @@ from posenc_jax.config import Training, building
 from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError, DataError
+from posenc_jax.runtime.trees import by_path, with_leaves
 
 Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding": {path: array}}
 
@@ -164,25 +165,3 @@ def trained_arrays(encoding: Encoding) -> dict[str, jax.Array]:
     mask = jax.tree.leaves(trained_mask(encoding))
     pairs = zip(by_path(encoding).items(), mask, strict=True)
     return {path: leaf for (path, leaf), is_trained in pairs if is_trained}
-
-
-def by_path(tree: Any) -> dict[str, jax.Array]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {_name(path): leaf for path, leaf in leaves}
-
-
-def with_leaves(tree: Any, new: dict[str, Any]) -> Any:
-    """Replace the named leaves of a tree."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-    names = [_name(path) for path, _ in leaves]
-    unknown = set(new) - set(names)
-    if unknown:
-        raise ValueError(f"no such arrays: {sorted(unknown)}; have: {names}")
-    merged = [new.get(name, leaf) for name, (_, leaf) in zip(names, leaves, strict=True)]
-    return jax.tree.unflatten(structure, merged)
-
-
-def _name(path) -> str:
-    """Format a path like `blocks.attention.q.kernel`, without Flax's parameter wrapper."""
-    words = [jax.tree_util.keystr((entry,), simple=True) for entry in path]
-    return ".".join(word for word in words if word != "value")

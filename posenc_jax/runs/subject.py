@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from posenc_jax.config import Training, building, schema
+from posenc_jax.config import Training, building, schema, trained
 from posenc_jax.config.resolve import FORMAT, TOKENIZER, trained_length
 from posenc_jax.data import corpora, tokenizer
 from posenc_jax.data.corpora import Corpus, Mixture
@@ -19,7 +19,7 @@ from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.texts import OwnText
 from posenc_jax.data.tokenizer import Encoder
 from posenc_jax.encoding import Encoding
-from posenc_jax.runs import parameters, trained
+from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, saved_digest, steps_of
 from posenc_jax.runs.workdir import (
     Workdir,
@@ -31,6 +31,7 @@ from posenc_jax.runs.workdir import (
 from posenc_jax.runtime.errors import Damaged, DataError, OtherConfig, Stop
 from posenc_jax.runtime.files import read_json, write_atomically
 from posenc_jax.runtime.terminal import printable
+from posenc_jax.runtime.trees import with_leaves
 
 Placing = Callable[[parameters.Params], parameters.Params]
 TRIES = 20  # attempts to read a run that saves and removes checkpoints
@@ -106,7 +107,7 @@ def subjects_of(
         plain = loaded.parts.encoding
         if extensible:
             trained = parameters.trained_arrays(plain)
-            plain = parameters.with_leaves(loaded.plain, trained)
+            plain = with_leaves(loaded.plain, trained)
         shared = shared or {
             "name": printable(workdir.resolve().name),
             "seed": config.seed,

@@ -11,7 +11,7 @@ OPTIONS = ("inner", "added")
 HOOKS = ("embed", "read", "phase", "regions", "logits", "sink", "attend", "recur")
 
 
-class Plus(PerLayer):
+class Plus(PerLayer, kw_only=True):
     """The bias of `added` times a factor, trained per layer and head and 0 at first."""
 
     added: Encoding

@@ -17,10 +17,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from posenc_jax.composition import with_scale
-from posenc_jax.config import Training
+from posenc_jax.config import Training, trained
 from posenc_jax.config.compare import changed
 from posenc_jax.config.resolve import original_length, reached, saved_config
-from posenc_jax.runs import trained
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.runs.workdir import Workdir, data_facts, data_in_words
 from posenc_jax.runtime import errors

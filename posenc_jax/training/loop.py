@@ -9,11 +9,11 @@ from statistics import median
 
 import jax
 
-from posenc_jax.config import Training
+from posenc_jax.config import Training, trained
 from posenc_jax.data import batches
 from posenc_jax.data.corpora import Corpus, Mixture
 from posenc_jax.data.prepare import prepare_corpora
-from posenc_jax.runs import parameters, processes, trained
+from posenc_jax.runs import parameters, processes
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import Saving, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from models.likelihoods import LOGITS
-from posenc_jax.config import Training
+from posenc_jax.config import Training, trained
 from posenc_jax.data.batches import Batch
-from posenc_jax.runs import parameters, trained
+from posenc_jax.runs import parameters
 from posenc_jax.runs.subject import types_of
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.training import optimizer, train_step

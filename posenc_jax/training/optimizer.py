@@ -8,7 +8,8 @@ import optax
 import optax.contrib
 
 from posenc_jax.encoding import Encoding
-from posenc_jax.runs.parameters import models, trained_arrays, with_leaves
+from posenc_jax.runs.parameters import models, trained_arrays
+from posenc_jax.runtime.trees import with_leaves
 
 
 def schedule(config) -> optax.Schedule:

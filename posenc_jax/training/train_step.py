@@ -9,8 +9,8 @@ import optax
 from jax.sharding import Mesh
 
 from posenc_jax.attention import target
+from posenc_jax.config import trained
 from posenc_jax.data.batches import Batch
-from posenc_jax.runs import trained
 from posenc_jax.runs.parameters import Params, Parts, key_of
 from posenc_jax.runtime import devices
 

@@ -18,9 +18,10 @@ from posenc_jax.config.compare import differences
 from posenc_jax.evaluation.archive import FOLDERS
 from posenc_jax.runs import export
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
-from posenc_jax.runs.parameters import by_path, trained_arrays
+from posenc_jax.runs.parameters import trained_arrays
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime.errors import Stop
+from posenc_jax.runtime.trees import by_path
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from configs import finetune, ladder
 from posenc_jax.config import load
 from posenc_jax.runs import parameters
 from posenc_jax.runs.subject import base_of, weights_of
+from posenc_jax.runtime.trees import by_path
 
 TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 256, (2, 32)))
 LORA = {"model.lora": 2, "steps": 6, "save_every": 3, "extension.scale": 2.0, "train_length": 64}
@@ -93,8 +94,8 @@ def test_every_rung_of_the_ladder_begins_as_the_run_and_trains_its_part(whole, r
 def test_low_rank_parts_are_trained_beside_a_base_that_stays(tuned, call, whole):
     folder, out = tuned
     model, encoding, config, _ = posenc_jax.load_run(folder / "run")
-    base = parameters.by_path(posenc_jax.load_run(whole[0]).model)
-    ours = parameters.by_path(model)
+    base = by_path(posenc_jax.load_run(whole[0]).model)
+    ours = by_path(model)
     changed = {n for n in base if not np.array_equal(base[n], ours[n])}
     lora = [name for name in ours if ".lora_" in name]
     assert not changed and len(lora) == 12 and all(np.asarray(ours[n]).any() for n in lora)

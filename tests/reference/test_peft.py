@@ -9,8 +9,8 @@ from test_pretrained import MODELS, TOKENS, L, error, logits_of, make, saved
 import posenc_jax
 from posenc_jax.pretrained import peft
 from posenc_jax.pretrained.adopt import adopt
-from posenc_jax.runs.parameters import by_path
 from posenc_jax.runtime.errors import ConfigError, DataError
+from posenc_jax.runtime.trees import by_path
 
 pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 

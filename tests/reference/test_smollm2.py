@@ -12,7 +12,7 @@ import posenc_jax
 from benchmarks import peers
 from posenc_jax import pretrained
 from posenc_jax.data.sources import stdlib
-from posenc_jax.runs.parameters import by_path
+from posenc_jax.runtime.trees import by_path
 
 pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 

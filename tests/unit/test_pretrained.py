@@ -24,9 +24,9 @@ from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.methods import extended_encoding
 from posenc_jax.pretrained import families
 from posenc_jax.pretrained.adopt import adopt, read
-from posenc_jax.runs.parameters import by_path
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
+from posenc_jax.runtime.trees import by_path
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": L}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from posenc_jax import registry
-from posenc_jax.checks import MOST
+from posenc_jax import fields, registry
 from posenc_jax.data import sources
 from posenc_jax.data.sources import Document, Documents
-from posenc_jax.fields import default, true_or_false, whole
+from posenc_jax.fields import default, true_or_false
 from posenc_jax.runtime.errors import DataError
 from posenc_jax.runtime.files import expanded
 
@@ -55,7 +54,7 @@ class Cut(Documents):
         "it",
         true_or_false,
     )
-    min_tokens: int = default(0, "documents of fewer tokens are left out", whole(0, MOST))
+    min_tokens: int = default(0, "documents of fewer tokens are left out", fields.whole(0))
 
     held_out_by: ClassVar[str]  # the option that names what is held out
 

@@ -194,9 +194,7 @@ def test_a_long_and_a_short_part_are_cut_from_one_text(texts):
     """Long documents alone fill rows of L; rows of 8 of all documents stand four in one."""
     for i in range(8):
         (texts / f"short{i}.txt").write_text(f"{i}short")
-    mixture = "text:0.6:path={}/*.txt:min_tokens=400,text:0.4:path={}/*.txt:length=8".format(
-        texts, texts
-    )
+    mixture = f"text:0.6:path={texts}/*.txt:min_tokens=400,text:0.4:path={texts}/*.txt:length=8"
     corpus, mixed = prepared(texts, mixture=mixture, mask_documents=True)
     long, short = corpus.parts["text"], corpus.parts["text2"]
     assert min(long.train.lengths) >= 400 > min(short.train.lengths)

@@ -19,7 +19,7 @@ from models import generation
 from posenc_jax import extensions, schemes
 from posenc_jax.config import building, load
 from posenc_jax.layers import holds_state
-from posenc_jax.runs.parameters import by_path
+from posenc_jax.runtime.trees import by_path
 from posenc_jax.testing import DECODED as SIZE
 from posenc_jax.testing import equal_by_pieces, read_by_pieces, read_next
 

@@ -11,7 +11,7 @@ import models
 import posenc_jax
 from models import likelihoods
 from posenc_jax.encoding import Dims
-from posenc_jax.runs.parameters import by_path, with_leaves
+from posenc_jax.runtime.trees import by_path, with_leaves
 from posenc_jax.testing import equations
 
 pytestmark = pytest.mark.sampled

@@ -10,7 +10,8 @@ from configured import problems_of
 from sizes import config_of, rows
 
 from configs.alibi import get_config
-from posenc_jax.runs import parameters, trained
+from posenc_jax.config import trained
+from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
 from posenc_jax.training.optimizer import make

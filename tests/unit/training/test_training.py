@@ -20,6 +20,7 @@ from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.trees import with_leaves
 from posenc_jax.training import loop, memory, train_step
 from posenc_jax.training.console import Recorder, Report
 from posenc_jax.training.optimizer import bias_travel, decays, make, schedule, travel
@@ -231,7 +232,7 @@ def test_array_names_are_independent_of_flax_wrappers():
     same = parts.replace(params)
     close(*((each.model, each.encoding) for each in (same, parts)), rtol=0)
     with pytest.raises(ValueError, match="no such arrays: \\['tabel'\\]"):
-        parameters.with_leaves(parts.encoding, {"tabel": 0})
+        with_leaves(parts.encoding, {"tabel": 0})
 
 
 def test_a_prefix_is_a_token_of_the_vocabulary():

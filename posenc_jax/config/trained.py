@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax.config import Training
+from posenc_jax.config.schema import Training
 
 EVERY, NONE, LORA = "*", "none", "*.lora_*"
 LAYERS = re.compile(r"blocks\.(\d+)(?:-(\d+))?\.(.+)")
@@ -35,8 +35,8 @@ def parts_of(model: dict[str, Any], patterns: str) -> dict[str, Part]:
     nothing."""
     found: dict[str, Part] = {}
     for pattern in () if patterns == NONE else patterns.split(","):
-        first, last, rest = ranged.groups() if (ranged := LAYERS.fullmatch(pattern)) else [None] * 3
-        wanted = f"blocks.{rest}" if ranged else pattern
+        ranged = LAYERS.fullmatch(pattern)
+        wanted = f"blocks.{ranged[3]}" if ranged else pattern
         names = [name for name in model if fnmatchcase(name, wanted)]
         if not names:
             near = get_close_matches(wanted, model, 5, 0.3) or list(model)[:5]
@@ -47,7 +47,8 @@ def parts_of(model: dict[str, Any], patterns: str) -> dict[str, Part]:
             if not ranged:
                 found[name] = Part(name)
                 continue
-            layers, count = slice(int(first), int(last or first) + 1), model[name].shape[0]
+            first, last = int(ranged[1]), int(ranged[2] or ranged[1])
+            layers, count = slice(first, last + 1), model[name].shape[0]
             if not layers.start < layers.stop <= count:
                 raise ValueError(
                     f"{pattern!r} names layers that are not there; they are 0-{count - 1}"
