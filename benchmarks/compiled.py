@@ -40,6 +40,7 @@ from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.losses import losses_of
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
+from posenc_jax.runtime.trees import by_path, with_leaves
 from posenc_jax.training import train_step
 from posenc_jax.training.optimizer import make
 
@@ -118,11 +119,17 @@ def _pretend_a_gpu() -> None:
 
 
 def recipe(
-    name: str, size: str, rows: int, layers: int | None = None, remat: bool = False, sharding=None
+    name: str,
+    size: str,
+    rows: int,
+    layers: int | None = None,
+    remat: bool = False,
+    sharding: str | None = None,
+    lora: int | None = None,
 ) -> Any:
     made = import_module(f"configs.{name}").get_config("1b" if size == "8b" else size)
     made.model.update(EIGHT if size == "8b" else {})
-    made.model.update(vocab=VOCAB[size], dtype="bfloat16", remat=remat)
+    made.model.update(vocab=VOCAB[size], dtype="bfloat16", remat=remat, lora=lora)
     if layers:
         made.model.layers = layers
     made.update(batch_size=rows, accumulate=1, sharding=sharding or made.sharding)
@@ -134,7 +141,11 @@ def step(config: Any, mesh: Mesh) -> Any:
     parts, optimizer, patterns = parameters.blank(config), make(config), trained.pattern_of(config)
     own, every = jax.eval_shape(lambda p: (trained.chosen(p, patterns), p), parts.params())
     state = jax.eval_shape(lambda: train_step.fresh_state(own, optimizer))
-    frozen = {n: _held(config, leaf) for n, leaf in trained.frozen(every, patterns).items()}
+    types = types_of_an_adopted(config)
+    frozen = {
+        name: jax.ShapeDtypeStruct(leaf.shape, types[name])
+        for name, leaf in trained.frozen(every, patterns).items()
+    }
     shape = config.batch_size, config.train_length
     ints, floats = (jax.ShapeDtypeStruct(shape, kind) for kind in (jnp.int32, jnp.float32))
     batch = Batch(ints, ints, floats, ints, floats)
@@ -159,16 +170,20 @@ def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:
 def weights(config: Any, mesh: Mesh) -> Any:
     """Shapes of a model in an evaluation; the matrices of an adopted one are bfloat16."""
     model = parameters.blank(config).model
+    types = with_leaves(model, types_of_an_adopted(config))
 
-    def placed(x, of):
-        return _held(config, x).update(sharding=of)
+    def placed(x, kind, of):
+        return jax.ShapeDtypeStruct(x.shape, kind, sharding=of)
 
-    return jax.tree.map(placed, model, devices.shardings(model, mesh, config.sharding))
+    return jax.tree.map(placed, model, types, devices.shardings(model, mesh, config.sharding))
 
 
-def _held(config: Any, x: Any) -> jax.ShapeDtypeStruct:
-    is_matrix_of_an_adopted_one = x.ndim > 1 and config.model.mlp_width
-    return jax.ShapeDtypeStruct(x.shape, jnp.bfloat16 if is_matrix_of_an_adopted_one else x.dtype)
+def types_of_an_adopted(config: Any) -> dict[str, Any]:
+    """The types in which the arrays of a model are held; the matrices of an adopted one, which
+    states the width of its MLP, are bfloat16."""
+    shapes = by_path(parameters.blank(config).model)
+    held = jnp.dtype(jnp.bfloat16 if config.model.mlp_width else jnp.float32)
+    return {name: held if x.ndim > 1 else x.dtype for name, x in shapes.items()}
 
 
 def extended(config: Any, length: int, extension: str) -> Encoding:

@@ -60,10 +60,10 @@ def weighted_loss(
 ) -> jax.Array:
     """The sum of weighted nats. Its gradient is computed in the same pass, since the weights are
     known: no logits are kept or computed twice."""
-    return _in_one_pass(x, kernel, targets, weights, dtype, cap, False)[0]
+    return _in_one_pass(x, kernel, targets, weights, dtype, cap, False, False)[0]
 
 
-def _in_one_pass(x, kernel, targets, weights, dtype, cap, differentiated):
+def _in_one_pass(x, kernel, targets, weights, dtype, cap, differentiated, with_kernel):
     kernel, pieces = _gathered(kernel, dtype), max(1, _pieces(targets, kernel))
 
     def of_piece(sums, piece):
@@ -83,12 +83,15 @@ def _in_one_pass(x, kernel, targets, weights, dtype, cap, differentiated):
         slope = 1 if cap is None else 1 - (logits / cap) ** 2
         d_logits = ((jnp.exp(logits - logsum) - right) * slope * weight).astype(rows.dtype)
         d_rows = jnp.dot(d_logits, kernel.T, preferred_element_type=jnp.float32)
+        d_rows = d_rows.astype(x.dtype).reshape(x.shape)
+        if not with_kernel:
+            return (loss, sums[1]), d_rows
         d_kernel = jnp.dot(rows.T, d_logits, preferred_element_type=jnp.float32)
         d_kernel = devices.cut(d_kernel, target.mesh_of_weights())
-        return (loss, sums[1] + d_kernel), d_rows.astype(x.dtype).reshape(x.shape)
+        return (loss, sums[1] + d_kernel), d_rows
 
     cut = tuple(_cut(each, pieces) for each in (x, targets, weights))
-    zero = jnp.zeros(()), jnp.zeros(kernel.shape if differentiated else ())
+    zero = jnp.zeros(()), jnp.zeros(kernel.shape if with_kernel else ())
     if pieces > 1:
         (loss, d_kernel), d_x = jax.lax.scan(of_piece, zero, cut)
     else:
@@ -113,16 +116,18 @@ def logsum_of(logits: jax.Array) -> jax.Array:  # [N, V] -> [N]
 
 
 def _forward(x, kernel, targets, weights, dtype, cap):
-    loss, d_x, d_kernel = _in_one_pass(x, kernel, targets, weights, dtype, cap, True)
-    return loss, (d_x, d_kernel.astype(kernel.dtype))
+    loss, d_x, d_kernel = _in_one_pass(
+        x.value, kernel.value, targets.value, weights.value, dtype, cap, True, kernel.perturbed
+    )
+    return loss, (d_x, d_kernel.astype(kernel.value.dtype) if kernel.perturbed else None)
 
 
 def _backward(dtype, cap, gradients, d_loss):
-    d_x, d_kernel = gradients
-    return (d_loss * d_x).astype(d_x.dtype), (d_loss * d_kernel).astype(d_kernel.dtype), None, None
+    own = [None if g is None else (d_loss * g).astype(g.dtype) for g in gradients]
+    return *own, None, None
 
 
-weighted_loss.defvjp(_forward, _backward)
+weighted_loss.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
 def _gathered(kernel: jax.Array, dtype: str) -> jax.Array:

@@ -648,10 +648,11 @@ class LowRank(nnx.Linear):
         down = jax.random.normal(rngs.params(), (inputs, rank)) / inputs**0.5
         self.lora_down, self.lora_up = nnx.Param(down), nnx.Param(jnp.zeros((rank, outputs)))
 
-    def __call__(self, x):
-        mesh = target.mesh_of_weights()
-        low = _product(x, self.lora_down[...].astype(x.dtype), mesh)
-        return super().__call__(x) + 2 * _product(low, self.lora_up[...].astype(x.dtype), mesh)
+    def __call__(self, inputs, out_sharding=None):
+        mesh, dtype = target.mesh_of_weights(), inputs.dtype
+        low: Any = _product(inputs, self.lora_down[...].astype(dtype), mesh)
+        added: Any = _product(low, self.lora_up[...].astype(dtype), mesh)
+        return super().__call__(inputs) + 2 * added
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))

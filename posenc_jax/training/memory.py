@@ -1,6 +1,7 @@
 """Memory of a training step on each of so many GPUs, from the shapes of its arrays."""
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,12 @@ def of_a_step(run: Training, devices: int) -> dict[str, float]:
             return jax.vjp(loss, own)[1]
 
         batch = Batch(ints, ints, floats, ints, floats)
-        left = jax.eval_shape(backward, own, kept, batch, jax.random.key(0))
+        left = jax.tree.leaves(jax.eval_shape(backward, own, kept, batch, jax.random.key(0)))
+        held = Counter((leaf.shape, leaf.dtype) for leaf in kept.values())
+        for place, leaf in reversed([*enumerate(left)]):
+            if held[leaf.shape, leaf.dtype] > 0:  # a frozen array, which is there already
+                held[leaf.shape, leaf.dtype] -= 1
+                del left[place]
         return bytes_of(left) / run.sequence
 
     def state(params):
