@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 import models
 from posenc_jax import fields, registry
 from posenc_jax.config import compare, schema
-from posenc_jax.config.resolve import Fields, encoding_defaults, resolve, saved_config
+from posenc_jax.config.resolve import Fields, encoding_defaults, resolve, source_of
 from posenc_jax.config.schema import Evaluation, Training
 from posenc_jax.data import sources
 from posenc_jax.data.sources import _files
@@ -24,17 +24,18 @@ def load(
     saved: Training | None = None,
     *,
     more: Sequence[str] = (),
+    planned: Mapping[Path, Training] = {},
 ) -> Training:
     """The typed configuration of a recipe, or a ConfigError with every mistake.
 
-    `saved` is the run that is resumed; `more` are mistakes that a program found itself. Missing
-    files are reported beside other mistakes; alone they are an error of the data.
+    `saved` is the run that is resumed; `more` are mistakes that a program found itself; `planned`
+    are runs by their folders that `init_from` may name before they are there. Missing files are reported beside other mistakes; alone they are an error of the data.
     """
     given = recipe.to_dict() if isinstance(recipe, ConfigDict) else dict(recipe)
     if wrong := _structure(given, schema.training().to_dict()):
         raise ConfigError(*more, *wrong)
     try:
-        values = resolve(given, saved)
+        values = resolve(given, saved, planned)
     except ConfigError as error:
         raise ConfigError(*more, *error.args) from error
     wrong = fields.mistakes(Training, values)
@@ -47,7 +48,7 @@ def load(
     if not model and not any(name.startswith(OF_PARTS) for name in wrong):
         run = schema.from_fields(judged | ({} if source else {"data": {"source": "stdlib"}}))
         if saved is None and run.init_from:
-            problems += _unlike(run)
+            problems += _unlike(run, source_of(run.init_from, planned))
         problems += _mistakes_of_building(run)
         if not problems:
             return run
@@ -145,11 +146,10 @@ def _data(values: Fields) -> tuple[sources.Origin | None, list[str]]:
     return source, problems
 
 
-def _unlike(run: Training) -> list[str]:
+def _unlike(run: Training, source: Training) -> list[str]:
     """Mistakes in starting from the run that `init_from` names."""
     from posenc_jax.config import building
 
-    source = saved_config(Path(run.init_from))
     lines = compare.unlike(source, run, run.init_from)
     wrong = [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
     if building.resamples(source) and run.extension != source.extension:

@@ -90,13 +90,16 @@ def trained_length(config: Training) -> int:
     return max(config.train_length, original_length(config))
 
 
-def resolve(fields: Fields, saved: Training | None = None) -> Fields:
-    """The fields with every value that training reads; `saved` is the run that is resumed."""
+def resolve(
+    fields: Fields, saved: Training | None = None, planned: Mapping[Path, Training] = {}
+) -> Fields:
+    """The fields with every value that training reads; `saved` is the run that is resumed, and
+    `planned` has runs that are not there yet."""
     fields = dict(fields)
     fields["extension"] = _extension(fields["extension"])
     if saved is not None and not fields.get("init_from"):  # given when the run began
         fields["init_from"] = saved.init_from
-    fields = _from_source(fields, saved)
+    fields = _from_source(fields, saved, planned)
     usual = {field.name: field.default for field in described(schema.Encoding)}
     fields["encoding"] = usual | encoding_defaults(fields["encoding"]) | fields["encoding"]
     tokenizer = fields["data"].get("tokenizer")
@@ -154,7 +157,9 @@ def _extension(given: Fields) -> Fields:
     return given | {"name": part.name} | dict(part.options)
 
 
-def _from_source(fields: Fields, saved: Training | None) -> Fields:
+def _from_source(
+    fields: Fields, saved: Training | None, planned: Mapping[Path, Training]
+) -> Fields:
     """The fields with those that are open taken from the run in `init_from`, or from itself."""
     groups = [name for name, needed in NEEDED.items() if not set(needed) <= set(fields[name])]
     single = [name for name in SINGLE if fields[name] is None]
@@ -162,7 +167,7 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
         fields["init_from"] = str(expanded(fields["init_from"]))
         if "data" not in groups and "tokenizer" not in fields["data"]:  # another text, named alone
             groups.append("data")
-        source = saved or _source(fields["init_from"])
+        source = saved or source_of(fields["init_from"], planned)
         if fields["extension"]["name"] == "none":  # that of the run stays
             if unused := sorted(set(fields["extension"]) - {"name", "scale"}):
                 raise ConfigError(
@@ -216,7 +221,10 @@ def _around(fields: Fields, source: Training) -> Fields:
     return made
 
 
-def _source(workdir: str) -> Training:
+def source_of(workdir: str, planned: Mapping[Path, Training]) -> Training:
+    """The configuration of the run in `init_from`."""
+    if not (Path(workdir) / "config.json").exists() and Path(workdir).resolve() in planned:
+        return planned[Path(workdir).resolve()]
     try:
         return saved_config(Path(workdir))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -40,6 +40,7 @@ class Job:
     recipe: str
     fields: tuple[tuple[str, Any], ...]  # over the recipe
     evaluation: tuple[tuple[str, Any], ...]  # over configs/eval.py
+    others: Mapping[Path, "Job"] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def command(self) -> list[str]:
@@ -83,7 +84,8 @@ class Job:
     def config(self) -> Training:
         """The training configuration."""
         _, recipe, problems = flags.parse(self._train[1:])
-        return load(recipe, self.existing, more=problems)
+        ahead = {place: self.others[place].config for place in self.sources & set(self.others)}
+        return load(recipe, self.existing, more=problems, planned=ahead)
 
     @functools.cached_property
     def existing(self) -> Training | None:
@@ -155,6 +157,7 @@ def jobs_of(
     """Jobs of a sweep file; `extra` fields are set in all of them."""
     _check_keys(sweep)
     jobs: dict[str, Job] = {}
+    by_folder: dict[Path, Job] = {}
     for grid_job in sweep.get("grid", []):
         fields = dict(grid_job)
         for name, value in extra:
@@ -176,7 +179,8 @@ def jobs_of(
         group = {} if os.environ.get("WANDB_RUN_GROUP") else {"wandb.group": sweep_name}
         shared = group | dict(sweep.get("fields", {}))
         merged = tuple((shared | fields | dict(extra)).items())
-        jobs[name] = Job(name, workdir / name, str(recipe), merged, evaluation)
+        job = Job(name, workdir / name, str(recipe), merged, evaluation, by_folder)
+        jobs[name] = by_folder[job.folder.resolve()] = job
     if not jobs:
         raise ConfigError("the grid is empty")
     return list(jobs.values())
