@@ -29,7 +29,8 @@ def load(
     """The typed configuration of a recipe, or a ConfigError with every mistake.
 
     `saved` is the run that is resumed; `more` are mistakes that a program found itself; `planned`
-    are runs by their folders that `init_from` may name before they are there. Missing files are reported beside other mistakes; alone they are an error of the data.
+    are runs by their folders that `init_from` may name before they are there. Missing files are
+    reported beside other mistakes; alone they are an error of the data.
     """
     given = recipe.to_dict() if isinstance(recipe, ConfigDict) else dict(recipe)
     if wrong := _structure(given, schema.training().to_dict()):

@@ -12,6 +12,7 @@ from launchers import Pretend
 from rich.console import Console
 from running import ROOT
 
+from configs.sweeps import stages
 from posenc_jax.config import schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.registry import encodings
@@ -414,6 +415,18 @@ def test_a_job_may_set_fields_of_its_evaluation(tmp_path):
     assert dict(own.evaluation) == {"documents": 9, "last": 2}
     assert not any(field.startswith("evaluation") for field, _ in own.fields)
     assert own.mistakes() == []
+
+
+def test_a_job_goes_on_from_a_run_that_another_job_will_make(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    jobs = jobs_of(stages.get_config(), tmp_path / stages.FOLDER)
+    assert [job.mistakes() for job in jobs] == [[], [], []]
+    assert [job.sources for job in jobs] == [set(), {jobs[0].folder}, {jobs[1].folder}]
+    last = jobs[2].config
+    assert (last.train_length, last.original_length, last.batch_size) == (4096, 128, 1)
+    assert last.learning_rate == pytest.approx(3e-3 / 25)
+    (problem,) = jobs_of(stages.get_config(), tmp_path / "other")[1].mistakes()
+    assert "init_from must be the workdir of a run" in problem
 
 
 def test_jobs_of_slurm_ask_for_the_devices_that_the_sweep_names(tmp_path, monkeypatch):
