@@ -252,7 +252,8 @@ def _lengthened(fields: Fields, source: Training) -> Fields:
     """Length, batch and rate for training at the length the extension reaches, at as many tokens a
     step and a fifth of the rate."""
     reach = reached(fields["extension"]["scale"], fields["original_length"])
-    if fields["extension"] == schema.as_fields(source)["extension"]:
+    jumps = fields["encoding"].get("name") == "randomized"  # beyond the length of the rows
+    if jumps or fields["extension"] == schema.as_fields(source)["extension"]:
         reach = source.train_length
     length = fields["train_length"] or reach
     return {

@@ -240,6 +240,8 @@ def name_of(fields: dict[str, Any]) -> str:
         if field == "recipe":
             file, _, size = str(value).partition(":")
             words.insert(0, Path(file).stem + (f"-{size}" if size else ""))
+        elif field == "init_from":
+            words.append(f"from={Path(str(value)).name}")
         elif field in SHORT:
             words.append(f"{SHORT[field]}{value}")
         else:

@@ -14,6 +14,7 @@ from cutting import largest
 from sizes import config_of, rows
 
 from posenc_jax.attention import target
+from posenc_jax.config import trained
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
@@ -23,21 +24,26 @@ FIELDS = {"model.width": 64, "model.heads": 4, "model.layers": 4, "model.vocab":
 
 
 def computed(config, mesh):
-    parts = parameters.make(config, mesh)
+    parts, patterns = parameters.make(config, mesh), trained.pattern_of(config)
     params, batch = parts.params(), rows(8, LENGTH)
+    for name, leaf in params["model"].items():
+        if name.endswith("lora_up"):  # 0 at first, so that the other factor has no gradient
+            params["model"][name] = leaf + 0.01
+    own, kept = trained.chosen(params, patterns), trained.frozen(params, patterns)
 
-    def loss(params, batch):
+    def loss(own, kept, batch):
+        params = trained.whole(own, kept, patterns)
         with target.compiling_for(mesh, cut=devices.cuts_weights(mesh, config.sharding)):
             return train_step.summed_loss(parts, params, batch, None, True)
 
-    placed = devices.shardings(params, mesh, config.sharding)
-    placed, out = (placed, devices.by_rows(mesh)), (None, placed)
+    each = [devices.shardings(tree, mesh, config.sharding) for tree in (own, kept)]
+    placed, out = (*each, devices.by_rows(mesh)), (None, each[0])
     program = jax.jit(jax.value_and_grad(loss), in_shardings=placed, out_shardings=out)
-    compiled = program.lower(params, batch).compile()
+    compiled = program.lower(own, kept, batch).compile()
     shapes = re.findall(r"\w+\[([0-9,]*)\][^=]* all-gather(?:-start)?\(", compiled.as_text())
     sizes = [int(np.prod([int(n) for n in shape.split(",") if n])) for shape in shapes]
     weights = (leaf.size / config.model.layers for leaf in jax.tree.leaves(params["model"]))
-    return *jax.device_get(compiled(params, batch)), max(sizes, default=0) / max(weights)
+    return *jax.device_get(compiled(own, kept, batch)), max(sizes, default=0) / max(weights)
 
 
 if __name__ == "__main__":

@@ -130,6 +130,7 @@ SHARED = [
     ("rope", {"model.scan": False}),
     ("rope", {"model.remat": True, "model.tied": False, "model.kv_heads": 2}),
     ("rope", {"model.latent_dim": 16, "model.rotary_dim": 8}),
+    ("rope", {"model.lora": 4, "model.remat": True}),
     *((name, {}) for name in ("t5", "fox", "retention", "hybrid")),
 ]
 

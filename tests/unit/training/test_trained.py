@@ -19,8 +19,8 @@ from posenc_jax.training.optimizer import make
 PARTS = ["*.lora_*", "blocks.0.attention.*,norm.*", "blocks.1-1.mlp.up.*,blocks.0.mlp.up.*", "none"]
 
 
-def config(**fields):
-    return config_of("alibi", **{"train_length": 8, "steps": 50, "warmup_steps": 5} | fields)
+def config(name="alibi", **fields):
+    return config_of(name, **{"train_length": 8, "steps": 50, "warmup_steps": 5} | fields)
 
 
 def settings(**fields):
@@ -50,10 +50,12 @@ def started(config):
     return params, jax.tree.map(jnp.copy, state), step, kept
 
 
-@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize(
+    "fields", [{}, {"model.remat": True}, {"accumulate": 2}], ids=["plain", "remat", "accumulate"]
+)
 @pytest.mark.parametrize("patterns", PARTS)
-def test_a_step_has_the_gradient_of_what_is_trained_and_keeps_the_rest(patterns, remat):
-    own = config(trains=patterns, **{"model.lora": 2, "model.remat": remat, "model.layers": 2})
+def test_a_step_has_the_gradient_of_what_is_trained_and_keeps_the_rest(patterns, fields):
+    own = config(trains=patterns, **{"model.lora": 2, "model.layers": 2} | fields)
     params, state, step, kept = started(own)
     before = jax.tree.map(np.array, kept)
     parts, batch = parameters.blank(own), rows()
@@ -78,15 +80,23 @@ def test_a_step_has_the_gradient_of_what_is_trained_and_keeps_the_rest(patterns,
     assert moved == {part.array for part in trained.parts_of(params["model"], patterns).values()}
 
 
-def test_low_rank_parts_are_a_product_added_to_each_map():
-    own = config(**{"model.lora": 2})
+GPT2 = {"model.biases": "all", "model.tied": False}
+GEMMA = {"model.embed_scale": True, "model.activation": "geglu", "model.kv_heads": 2}
+GEMMA |= {"model.norm": "rms", "model.norm_place": "both", "model.head_dim": 6}
+MLA = {"model.head_dim": 12, "model.latent_dim": 16, "model.rotary_dim": 4, "model.value_dim": 8}
+FAMILIES = [(config("alibi"), 6), (config("learned", **GPT2), 6), (config("rope", **GEMMA), 7)]
+FAMILIES += [(config("rope", **MLA), 7)]
+
+
+@pytest.mark.parametrize(("plain", "maps"), FAMILIES, ids=["plain", "gpt2", "gemma", "mla"])
+def test_low_rank_parts_are_a_product_added_to_each_map(plain, maps):
+    own = dataclasses.replace(plain, model=dataclasses.replace(plain.model, lora=2))
     params = params_of(own)
     merged = {n: a.astype(jnp.float32) for n, a in params["model"].items() if ".lora_" not in n}
     for name in [name for name in merged if f"{name[:-6]}lora_up" in params["model"]]:
         down, up = (params["model"][f"{name[:-6]}lora_{one}"] for one in ("down", "up"))
         merged[name] += 2 * down @ up
-    assert sum(name.endswith("kernel") for name in merged) == 6
-    plain = dataclasses.replace(own, model=dataclasses.replace(own.model, lora=None))
+    assert sum(name.endswith("lora_up") for name in params["model"]) == maps
     tokens = rows().inputs
     logits = [
         parts.model(tokens, parts.encoding)

@@ -1,0 +1,62 @@
+"""The ladder on a small model of two texts, at rates tuned alike.
+
+python scripts/sweep.py --config=study/tuning/small.py --workdir=runs/ladder --workers=2
+study/tuning/evaluate.sh runs/ladder
+
+A base per seed is trained at L = 64 on source code (80%) and `variables` (20%). Every rung starts
+from it with YaRN by 8 and trains on rows of 64 tokens whose positions jump up to 512, for a sixth
+of the base's steps. Seed 0 runs at every rate of RATES, the other seeds at the best of them by the
+loss at 8 L on a third split, which is in BEST; until then only seed 0 runs.
+"""
+
+import json
+from pathlib import Path
+
+from configs.ladder import RUNGS
+from posenc_jax.sweeping.jobs import name_of
+
+WORKDIR, SEEDS = "runs/ladder", range(5)
+L, SCALE, STEPS = 64, 8, 300
+RATES = (3e-4, 1e-3, 3e-3, 1e-2)
+BEST = Path(__file__).parent / "rows" / "rates.json"
+
+
+def bases() -> list[dict]:
+    return [{"recipe": "configs/mixture.py:rope", "seed": seed} for seed in SEEDS]
+
+
+def rung(name: str, seed: int, rate: float) -> dict:
+    base = f"{WORKDIR}/{name_of(bases()[seed])}"
+    return {
+        "recipe": f"configs/ladder.py:{name}",
+        "seed": seed,
+        "learning_rate": rate,
+        "init_from": base,
+        "extension.scale": float(SCALE),
+        "steps": STEPS,
+        "warmup_steps": STEPS // 10,
+        "label": name,
+    }
+
+
+def get_config():
+    best = json.loads(BEST.read_text()) if BEST.exists() else {}
+    rungs = [
+        rung(name, seed, rate)
+        for seed in SEEDS
+        for name in RUNGS
+        for rate in RATES
+        if seed == 0 or best.get(name) == rate
+    ]
+    return {
+        "grid": [*bases(), *rungs],
+        "fields": {"log_every": 100, "data.choose_fraction": 0.1},
+        "evaluation": {
+            "data.source": "variables",
+            "lengths": f"{L},{SCALE * L}",
+            "protocols": "answers,gap",
+            "extensions": f"none,yarn:{SCALE}",
+            "last": 16,
+            "tokens_per_call": 32_768,
+        },
+    }
