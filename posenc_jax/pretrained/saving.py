@@ -38,6 +38,7 @@ from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import read_json, write_atomically
 from posenc_jax.runtime.trees import by_path
 from posenc_jax.schemes._rotation import frequencies
+from posenc_jax.schemes.randomized import Randomized
 from posenc_jax.schemes.rope import RoPE
 
 LAYOUTS = tuple(name for name in FAMILIES if not name.endswith("_gguf"))
@@ -114,7 +115,7 @@ def save(
     name by which the file states frequencies; without it those of published defaults are
     recognised, and others are stated pair by pair. A ConfigError lists what has no form.
     """
-    folder = Path(folder)
+    folder, encoding = Path(folder), _as_read(encoding)
     tried = []
     for name in _checked(layout):
         tried.append(_stated(name, model.config, encoding, train_length or 0, extension))
@@ -139,6 +140,17 @@ def save(
     config |= {"bos_token_id": prefix, "eos_token_id": None, "pad_token_id": None}
     write_atomically(folder / "config.json", json.dumps(config, indent=2))
     return config["model_type"]
+
+
+def _as_read(encoding: Encoding) -> Encoding:
+    """The encoding in evaluations, with trained frequencies at their values."""
+    if isinstance(encoding, Randomized) and not encoding.evenly:
+        outer = {name: getattr(encoding, name) for name in NARROWED}
+        if outer == {name: getattr(Encoding, name) for name in NARROWED}:
+            encoding = encoding.inner.replace(layers=encoding.layers)
+    if isinstance(encoding, RoPE) and encoding.alpha is not None and encoding.layers is None:
+        encoding = encoding.replace(inv_freq=encoding.freq, alpha=None)
+    return encoding
 
 
 def _stated(

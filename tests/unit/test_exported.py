@@ -48,6 +48,23 @@ def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, fo
     assert tokens.tolist() == list("caf\u00e9\n".encode())
 
 
+@pytest.mark.parametrize("extension", ["none", "yarn"])
+def test_frequencies_trained_on_jumped_rows_are_saved_as_longrope(extension, make_model, tmp_path):
+    options = {"base": 1000.0, "frequencies": "trained", "max_position": 4 * L, "inner_length": L}
+    key = jax.random.key(0)
+    drawn = posenc_jax.build("randomized", DIMS, key, positions="chunks", **options)
+    shift = 0.2 * jax.random.normal(key, drawn.inner.alpha.shape)
+    drawn = drawn.replace(inner=drawn.inner.replace(alpha=shift))
+    encoding = posenc_jax.extend(extension, drawn, 4.0)
+    model = make_model(**LLAMA)
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out", train_length=4 * L)
+    read = pretrained.load(tmp_path / "out")
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 256, (1, 2 * L)))
+    expected = model(tokens, encoding)
+    np.testing.assert_allclose(read.model(tokens, read.encoding), expected, atol=2e-5)
+    assert np.abs(expected - model(tokens, drawn.inner.replace(alpha=0 * shift))).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     ("length", "base", "scale", "size"),
     [
