@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_pretrained import MODELS, TOKENS, L, error, logits_of, make, saved
+from theirs import MODELS, TOKENS, L, error, logits_of, make, saved
 
 import posenc_jax
 from posenc_jax.pretrained import peft
@@ -57,11 +57,11 @@ def test_an_adapter_has_the_same_logits_here_and_written_back(case, tmp_path):
     expected = logits_of(made)
     made.save_pretrained(tmp_path / "adapter")
     peft.adopt_adapter(tmp_path / "adapter", tmp_path / "run", base)
-    assert error(logits_here(tmp_path / "run"), expected) < 2e-5
+    assert error(logits_here(tmp_path / "run"), expected) < 2e-4
     assert error(logits_here(base), expected) > 1e-3
     peft.save_adapter(tmp_path / "run", tmp_path / "again")
     again = PeftModel.from_pretrained(make(name, fields, 0.1), tmp_path / "again").eval()
-    assert error(logits_of(again), expected) < 2e-5
+    assert error(logits_of(again), expected) < 2e-4
 
 
 def test_scales_and_ranks_of_single_maps_and_of_the_root_are_read(tmp_path):
