@@ -54,12 +54,12 @@ def mistakes(config: Training) -> list[str]:
             check_capped(built)
     except ValueError as error:
         problems.append(str(error))
-    if built is not None and config.encoding_rate != 1:
-        if not any(jax.tree.leaves(trained_mask(built))):
-            problems.append(
-                f"encoding_rate = {config.encoding_rate} has no effect: encoding {built.name!r} "
-                "has no trained arrays"
-            )
+    if built is not None and not any(jax.tree.leaves(trained_mask(built))):
+        lacks = f"encoding {built.name!r} has no trained arrays"
+        if config.encoding_rate != 1:
+            problems.append(f"encoding_rate = {config.encoding_rate} has no effect: {lacks}")
+        if config.trains == trained.NONE:
+            problems.append(f"trains = {trained.NONE} trains nothing: {lacks}")
     if config.trains:
         shapes = jax.eval_shape(lambda: models.make(config.model, jax.random.key(0)))
         try:

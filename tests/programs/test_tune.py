@@ -103,6 +103,7 @@ def test_low_rank_parts_are_trained_beside_a_base_that_stays(tuned, call, whole)
     saved = list((folder / "run" / "checkpoints" / "6" / "state").glob("params.*"))
     assert len(saved) == 12
     call("eval_extrapolation.py", folder / "run", "--config.multiples=1,2")
+    assert "abc" in script("generate.py", folder / "run", "--prompt=abc", "--tokens=4")
 
 
 def test_a_run_of_low_rank_parts_resumes_to_the_same_weights(tuned, call, tmp_path):

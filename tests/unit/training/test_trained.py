@@ -139,6 +139,11 @@ def test_a_pattern_that_names_nothing_or_something_twice_is_refused(patterns, pr
     assert problem in found
 
 
+def test_training_nothing_is_refused():
+    (found,) = problems_of(settings(trains="none"))
+    assert found == "trains = none trains nothing: encoding 'alibi' has no trained arrays"
+
+
 def test_muon_with_low_rank_parts_is_refused():
     (found,) = problems_of(settings(optimizer="muon", **{"model.lora": 4}))
     assert "not with model.lora; use adamw" in found
