@@ -76,6 +76,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.memory $(KEPT)
 	$(BIN)/python -m benchmarks.decode $(KEPT)
 	$(BIN)/python -m benchmarks.schemes $(KEPT)
+	$(BIN)/python -m benchmarks.tuning $(KEPT)
 	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.start
 

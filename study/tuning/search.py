@@ -33,7 +33,7 @@ def main(rung: Path, out: Path) -> None:
     loss = jax.jit(type(parameters.blank(config).model).loss)
     candidates = list(itertools.product(SCALES, COEFFICIENTS))
     steps = PASSES * config.steps // len(candidates)
-    with out.open("w") as file:
+    with out.open("w", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["rung", "scale", "coefficient", "nats", "targets"])
         for times, coefficient in candidates:

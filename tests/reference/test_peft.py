@@ -22,6 +22,7 @@ CASES = {
     "gpt_neox": ["query_key_value", "dense"],
     "mpt": ["Wqkv", "up_proj"],
     "bloom": ["query_key_value", "dense_h_to_4h"],
+    "gpt2": ["c_attn", "c_proj"],  # its table of positions is trained too, so it is not written
 }
 
 
@@ -59,6 +60,10 @@ def test_an_adapter_has_the_same_logits_here_and_written_back(case, tmp_path):
     peft.adopt_adapter(tmp_path / "adapter", tmp_path / "run", base)
     assert error(logits_here(tmp_path / "run"), expected) < 2e-4
     assert error(logits_here(base), expected) > 1e-3
+    if case == "gpt2":
+        with pytest.raises(ConfigError, match="and .* trained table; --layout=auto"):
+            peft.save_adapter(tmp_path / "run", tmp_path / "again")
+        return
     peft.save_adapter(tmp_path / "run", tmp_path / "again")
     again = PeftModel.from_pretrained(make(name, fields, 0.1), tmp_path / "again").eval()
     assert error(logits_of(again), expected) < 2e-4
