@@ -263,7 +263,10 @@ def keep_beside(
     encoder = corpus.encoder
     if isinstance(encoder, tokenizer.Learned):
         write_atomically(workdir / TOKENIZER, encoder.tokenizer.to_str())
-    base = {"base": base_of(Path(config.init_from))} if config.init_from else {}
+    if card is not None:
+        base = {name: card[name] for name in ("base",) if name in card}
+    else:
+        base = {"base": base_of(Path(config.init_from))} if config.init_from else {}
     return base | {
         "data": corpus.fingerprint,
         "tokenizer": encoder.hash,

@@ -55,7 +55,8 @@ def started(config):
 )
 @pytest.mark.parametrize("patterns", PARTS)
 def test_a_step_has_the_gradient_of_what_is_trained_and_keeps_the_rest(patterns, fields):
-    own = config(trains=patterns, **{"model.lora": 2, "model.layers": 2} | fields)
+    name = "fire" if patterns == "none" else "alibi"
+    own = config(name, trains=patterns, **{"model.lora": 2, "model.layers": 2} | fields)
     params, state, step, kept = started(own)
     before = jax.tree.map(np.array, kept)
     parts, batch = parameters.blank(own), rows()
