@@ -57,6 +57,7 @@ def begun(run, **fields):
         ({"encoding.name": "ssmax", "encoding.bias": True, "encoding.each": "model"}, 2),
         ({"encoding.name": "plus", "encoding.added": "t5"}, 2),
         ({"encoding.frequencies": "trained", "encoding.per": "layer"}, 1),
+        ({"encoding.frequencies": "trained", "encoding.per": "head"}, 1),
         (
             {
                 "encoding.name": "randomized",
