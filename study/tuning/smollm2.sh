@@ -10,10 +10,11 @@ if [ "$rung" != nothing ]; then
     --config.steps=60 --config.warmup_steps=6 --config.log_every=10 --config.valid_every=60 \
     --config.save_every=30 --config.valid_batches=4 --config.data.source=jsonl \
     --config.data.path=data/tune.jsonl --config.data.valid_fraction=0.1
+  extension=none # its own
 else
-  run=$runs/smollm2
+  run=$runs/smollm2 extension=yarn:2
 fi
 python eval_extrapolation.py --workdir="$run" --config.name=ladder --config.data.source=jsonl \
   --config.data.path=data/books.jsonl --config.documents=4 --config.windows=1 --config.window=False \
   --config.protocols=copies,same_token --config.lengths=2048,12288 --config.last=256 \
-  --config.extensions=none,yarn:2
+  --config.extensions=$extension
