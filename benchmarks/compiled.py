@@ -138,19 +138,16 @@ def recipe(
 
 def step(config: Any, mesh: Mesh) -> Any:
     """The compiled training step of a configuration."""
-    parts, optimizer, patterns = parameters.blank(config), make(config), trained.pattern_of(config)
-    own, every = jax.eval_shape(lambda p: (trained.chosen(p, patterns), p), parts.params())
+    parts, optimizer = parameters.blank(config), make(config)
+    own, frozen = jax.eval_shape(lambda p: trained.split(p, config), parts.params())
     state = jax.eval_shape(lambda: train_step.fresh_state(own, optimizer))
     types = types_of_an_adopted(config)
-    frozen = {
-        name: jax.ShapeDtypeStruct(leaf.shape, types[name])
-        for name, leaf in trained.frozen(every, patterns).items()
-    }
+    frozen = {n: jax.ShapeDtypeStruct(leaf.shape, types[n]) for n, leaf in frozen.items()}
     shape = config.batch_size, config.train_length
     ints, floats = (jax.ShapeDtypeStruct(shape, kind) for kind in (jnp.int32, jnp.float32))
     batch = Batch(ints, ints, floats, ints, floats)
     stepped = train_step.train_step(parts, optimizer, config, mesh)
-    return _compiled(stepped.trace(state, batch, *([frozen] if frozen else [])), mesh)
+    return _compiled(stepped.trace(state, frozen, batch), mesh)
 
 
 def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:

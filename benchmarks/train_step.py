@@ -62,10 +62,10 @@ def ours(name: str, length: int, rows: int, attention: str = "auto", **encoding)
     given = tokens(length, rows)
     ones = np.ones((rows, length), np.float32)
     batch = Batch(given[:, :-1], given[:, 1:], ones, np.zeros_like(given[:, 1:]), ones)
-    program = step.lower(state, batch).compile()
+    program = step.lower(state, {}, batch).compile()
 
     def call():
-        held.state, measured = program(held.state, batch)
+        held.state, measured = program(held.state, {}, batch)
         return float(measured["loss"])
 
     return call, program.memory_analysis().temp_size_in_bytes

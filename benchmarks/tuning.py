@@ -39,23 +39,19 @@ def step_of(lora: int | None, rows: int):
     config.update(train_length=LENGTH, batch_size=rows)
     config.model.update(SHAPE | {"lora": lora})
     config = load(config)
-    patterns, optimizer, mesh = trained.pattern_of(config), make(config), devices.make_mesh()
-    params = parameters.make(config).params()
-    frozen = {
-        name: leaf.astype(jnp.bfloat16) if leaf.ndim > 1 else leaf
-        for name, leaf in trained.frozen(params, patterns).items()
-    }
+    optimizer, mesh = make(config), devices.make_mesh()
+    own, frozen = trained.split(parameters.make(config).params(), config)
+    frozen = {n: a.astype(jnp.bfloat16) if a.ndim > 1 else a for n, a in frozen.items()}
     begin = jax.jit(lambda own: train_step.fresh_state(own, optimizer), donate_argnums=0)
-    held = SimpleNamespace(state=begin(trained.chosen(params, patterns)))
+    held = SimpleNamespace(state=begin(own))
     tokens = np.random.default_rng(0).integers(0, SHAPE["vocab"], (rows, LENGTH + 1), np.int32)
     ones = np.ones((rows, LENGTH), np.float32)
     batch = Batch(tokens[:, :-1], tokens[:, 1:], ones, np.zeros_like(tokens[:, 1:]), ones)
     step = train_step.train_step(parameters.blank(config), optimizer, config, mesh)
-    kept = [frozen] if frozen else []
-    program = step.lower(held.state, batch, *kept).compile()
+    program = step.lower(held.state, frozen, batch).compile()
 
     def call() -> float:
-        held.state, measured = program(held.state, batch, *kept)
+        held.state, measured = program(held.state, frozen, batch)
         return float(measured["loss"])
 
     memory = program.memory_analysis()

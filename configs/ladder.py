@@ -20,7 +20,7 @@ RUNGS = {  # what is inside the jumps, and what of the model is trained
     "layers": (FACTOR + "layer:frequencies=trained:per=layer", "none"),
     "bias": ("plus:added=fire", "none"),
     "lora": (None, ""),
-    "all": (None, ""),
+    "all": (None, "*"),
 }
 
 

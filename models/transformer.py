@@ -393,14 +393,14 @@ def _at_once(tree):
     return tree
 
 
-def _noting_the_asked(tree):
+def _with_the_asked(tree):
     """The tree, and a tree without arrays of what is asked for: () or None."""
     leaves, structure = jax.tree.flatten(tree, lambda leaf: isinstance(leaf, CustomVJPPrimal))
     asked = tuple(() if leaf.perturbed else None for leaf in leaves)
     return structure.unflatten([leaf.value for leaf in leaves]), asked
 
 
-def _asked_at_once(asked, gradients):
+def _gradients_at_once(asked, gradients):
     def is_zero(leaf):
         return isinstance(leaf, SymbolicZero)
 
@@ -410,7 +410,7 @@ def _asked_at_once(asked, gradients):
     return (structure.unflatten(jax.lax.optimization_barrier(made)),)
 
 
-_at_once.defvjp(_noting_the_asked, _asked_at_once, symbolic_zeros=True)
+_at_once.defvjp(_with_the_asked, _gradients_at_once, symbolic_zeros=True)
 
 
 def _at(tree, index: int):
@@ -579,7 +579,7 @@ class LatentAttention(Attention):
     def _attend_to_latents(self, seen: Seen, encoding: Encoding, tokens: Tokens) -> jax.Array:
         """The same without expanded keys: q . (c U) is (q U') . c, and p (c U) is (p c) U."""
         config, shared = self.config, seen.k.shape[-1]
-        kernel = self.up.kernel[...].astype(seen.q.dtype)
+        kernel = whole_kernel(self.up).astype(seen.q.dtype)
         kernel = kernel.reshape(len(kernel), config.heads, -1)  # [latent, H, own + values]
         q = jnp.einsum("bhtk,lhk->bhtl", seen.q[..., shared:], kernel[..., : self.own])
         q = jnp.concatenate([seen.q[..., :shared], q], axis=-1)
@@ -653,6 +653,13 @@ class LowRank(nnx.Linear):
         low: Any = _product(inputs, self.lora_down[...].astype(dtype), mesh)
         added: Any = _product(low, self.lora_up[...].astype(dtype), mesh)
         return super().__call__(inputs) + 2 * added
+
+
+def whole_kernel(linear: nnx.Linear) -> jax.Array:
+    """W + 2 A B."""
+    if not isinstance(linear, LowRank):
+        return linear.kernel[...]
+    return linear.kernel[...] + 2 * linear.lora_down[...] @ linear.lora_up[...]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))

@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 from posenc_jax.runtime import backend, terminal
+from posenc_jax.runtime.errors import ConfigError
 
 
 def main(argv: list[str]) -> int:
@@ -47,14 +48,16 @@ def main(argv: list[str]) -> int:
     def body() -> None:
         backend.configure()
         given = vars(options)
-        if (base := given.pop("base")) is None:
-            from posenc_jax.pretrained.adopt import adopt
-
-            facts = adopt(**given)
-        else:
+        if (base := given.pop("base")) is not None:
+            if any(given[name] is not None for name in ("train_length", "dtype", "weights")):
+                raise ConfigError("--base goes alone: an adapter takes all else from its base")
             from posenc_jax.pretrained.peft import adopt_adapter
 
             facts = adopt_adapter(Path(options.source), options.workdir, base)
+        else:
+            from posenc_jax.pretrained.adopt import adopt
+
+            facts = adopt(**given)
         terminal.say("\n".join(f"{name}: {value}" for name, value in facts.items()))
 
     return terminal.code_of(body)

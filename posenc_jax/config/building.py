@@ -1,5 +1,8 @@
 """Build the encoding of a configuration on the host, and report what is wrong with it."""
 
+from contextlib import suppress
+from fnmatch import fnmatchcase
+
 import jax
 
 import models
@@ -69,6 +72,19 @@ def mistakes(config: Training) -> list[str]:
     return problems + _of_extension(config, built)
 
 
+def untrained_parts(config: Training, source: Training) -> list[str]:
+    """Low-rank parts that begin from the seed and are not trained: no checkpoint holds them."""
+    if config.model.lora is None or source.model.lora is not None:
+        return []
+    shapes = by_path(jax.eval_shape(lambda: models.make(config.model, jax.random.key(0))))
+    with suppress(ValueError):  # of a pattern, which `mistakes` reports
+        own = trained.parts_of(shapes, trained.pattern_of(config))
+        left = [n for n in shapes if fnmatchcase(n, trained.LORA) and n not in own]
+        if left:
+            return [f"trains leaves {left[0]} as it began; train {trained.LORA} beside it"]
+    return []
+
+
 def _of_extension(config: Training, encoding: Encoding | None) -> list[str]:
     name, scale = config.extension.name, float(config.extension.scale)
     try:
@@ -123,4 +139,8 @@ def _of_length(config: Training, encoding: Encoding, takes_scale: bool) -> list[
             f"train_length = {length} is beyond the {encoding.reach} positions that encoding "
             f"{encoding.name!r} reaches; {encoding.remedy}"
         ]
+    try:
+        jax.eval_shape(lambda: encoding.positions(length, jax.random.key(0)))
+    except ValueError as error:
+        return [str(error)]
     return []

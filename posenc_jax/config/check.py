@@ -158,7 +158,7 @@ def _unlike(run: Training, source: Training) -> list[str]:
             f"init_from: the table of {run.init_from} is that of {source.extension.name!r}; keep "
             "it, extension.name=none, or start from the run before its extension"
         )
-    return wrong
+    return wrong or building.untrained_parts(run, source)
 
 
 def mistakes_in_evaluation(values: Mapping[str, Any]) -> list[str]:

@@ -64,29 +64,31 @@ def other_fields(run: Training, config: Training) -> list[str]:
 
 def unlike(source: Training, config: Training, place: str) -> list[str]:
     """Differences of model and encoding to the run whose weights are taken."""
-    config = replace(config, encoding=_begun(config.encoding, source.encoding))
+    encoding, _ = without_wrappers(config.encoding, source.encoding)
+    config = replace(config, encoding=encoding)
     free = (*COMPUTED_BY, "model.dtype", "model.vocab")
     free += ("model.lora",) if source.model.lora is None else ()
     lines = differences(source, config, free, (f"in {place}", "here"))
     return [line for line in lines if line.startswith(("model.", "encoding."))]
 
 
-def _begun(encoding: Encoding, source: Encoding) -> Encoding:
-    """The encoding without what a source lacks and what changes nothing until it is trained, or
-    draws positions."""
+def without_wrappers(encoding: Encoding, source: Encoding) -> tuple[Encoding, int]:
+    """The encoding without those around it that a source lacks, and how many they are: they change
+    nothing until they are trained, or draw positions."""
     from posenc_jax import schemes  # imports jax
 
+    depth = 0
     while encoding.name != source.name and _is_neutral(encoding):
         own = schemes.options_of(encoding.name)
         options = {name: value for name, value in encoding.options.items() if name not in own}
         (inner,) = composition.parts(encoding.options["inner"])
         options |= inner.options
         options = encoding_defaults({"name": inner.name, **options}) | options
-        encoding = replace(encoding, name=inner.name, options=options)
+        encoding, depth = replace(encoding, name=inner.name, options=options), depth + 1
     if source.options.get("frequencies") == "fixed":  # trained ones begin as these
         fixed = {name: source.options[name] for name in ("frequencies", "per")}
         encoding = replace(encoding, options={**encoding.options, **fixed})
-    return encoding
+    return encoding, depth
 
 
 def _is_neutral(encoding: Encoding) -> bool:

@@ -206,18 +206,17 @@ def _around(fields: Fields, source: Training) -> Fields:
         same = own.name == part.name and part.options.items() <= own.options.items()
         if same or "inner" not in given:
             made["inner"] = options["inner"]
-        return options | made
-    if part.name == name and not part.options and "inner" not in options:
+        made = options | made
+    elif part.name == name and not part.options and "inner" not in options:
         made = options | made
     elif part.name == name or part.name in NEUTRAL and "inner" not in part.options:
         usual = encoding_defaults({"name": name})
         own = {n: value for n, value in options.items() if usual.get(n) != value}
         own |= {"inner": name} if part.name != name else {}
         made["inner"] = composition.text([Part(part.name, None, own | dict(part.options))])
-    if given["name"] == "randomized":
-        length = fields["original_length"]
-        reach = reached(fields["extension"]["scale"], length)
-        made = {"inner_length": length, "max_position": reach} | made
+    scale, length = fields["extension"]["scale"], fields["original_length"]
+    if given["name"] == "randomized" and (name != "randomized" or scale != source.extension.scale):
+        made |= {"inner_length": length, "max_position": reached(scale, length)} | given
     return made
 
 
@@ -252,7 +251,8 @@ def _lengthened(fields: Fields, source: Training) -> Fields:
     """Length, batch and rate for training at the length the extension reaches, at as many tokens a
     step and a fifth of the rate."""
     reach = reached(fields["extension"]["scale"], fields["original_length"])
-    jumps = fields["encoding"].get("name") == "randomized"  # beyond the length of the rows
+    encoding = fields["encoding"]
+    jumps = encoding.get("positions") == "chunks" or encoding.get("tail")  # beyond the rows
     if jumps or fields["extension"] == schema.as_fields(source)["extension"]:
         reach = source.train_length
     length = fields["train_length"] or reach

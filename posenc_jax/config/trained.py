@@ -53,8 +53,11 @@ def parts_of(model: dict[str, Any], patterns: str) -> dict[str, Part]:
                 raise ValueError(
                     f"{pattern!r} names layers that are not there; they are 0-{count - 1}"
                 )
-            number = pattern.split(".")[1]
-            found[name.replace("blocks.", f"blocks.{number}.", 1)] = Part(name, layers)
+            if layers == slice(0, count):
+                found[name] = Part(name)
+            else:
+                number = pattern.split(".")[1]
+                found[name.replace("blocks.", f"blocks.{number}.", 1)] = Part(name, layers)
     for array in {part.array for part in found.values()}:
         own = [part.layers for part in found.values() if part.array == array]
         covered = [layer for layers in own if layers for layer in range(layers.start, layers.stop)]
@@ -63,30 +66,26 @@ def parts_of(model: dict[str, Any], patterns: str) -> dict[str, Part]:
     return found
 
 
-def chosen(params: Params, patterns: str) -> Params:
-    """The arrays that are trained; those of the encoding always are."""
+def split(params: Params, config: Training) -> tuple[Params, dict[str, Any]]:
+    """The arrays that are trained, with all of the encoding, and those of the model that are not,
+    or not in all layers."""
     model = params["model"]
 
     def own(part: Part) -> Any:
         array = model[part.array]
         return array if part.layers is None else array[part.layers].astype(np.float32)
 
-    parts = parts_of(model, patterns)
-    return {"model": {n: own(p) for n, p in parts.items()}, "encoding": params["encoding"]}
+    parts = parts_of(model, pattern_of(config))
+    frozen = {name: leaf for name, leaf in model.items() if name not in parts}
+    return {"model": {n: own(p) for n, p in parts.items()}, "encoding": params["encoding"]}, frozen
 
 
-def frozen(params: Params, patterns: str) -> dict[str, Any]:
-    """The model's arrays that are not trained, or not in all layers."""
-    parts = parts_of(params["model"], patterns)
-    return {name: leaf for name, leaf in params["model"].items() if name not in parts}
-
-
-def whole(own: Params, frozen: dict[str, Any] | None, patterns: str) -> Params:
+def whole(own: Params, frozen: dict[str, Any], config: Training) -> Params:
     """All arrays, of trained and frozen ones."""
     if not frozen:
         return own
     model = frozen | {name: leaf for name, leaf in own["model"].items() if not LAYERS.match(name)}
-    for name, part in parts_of(model, patterns).items():
+    for name, part in parts_of(model, pattern_of(config)).items():
         if part.layers is not None:
             model[part.array] = _replaced(model[part.array], part.layers, own["model"][name])
     return {"model": model, "encoding": own["encoding"]}

@@ -49,7 +49,7 @@ def text_of(
         if corpus.fingerprint == own.fingerprint:
             return _part(corpus, origin, asked.part)
         return _prepared(encoder, corpus, asked)
-    if not _is_own(asked, origin):
+    if _own_part(asked, origin) is None:
         return _other(asked, own, encoder, stopping)
     if isinstance(origin, Unknown):
         raise ConfigError("\n".join(origin.mistakes()))
@@ -74,7 +74,7 @@ def own_split(asked: EvaluationData, origin: Origin, corpus: Corpus | Mixture) -
     whose files must be there."""
     if asked.tokens:
         corpora.of_folder(asked.tokens)
-    elif _is_own(asked, origin):
+    elif _own_part(asked, origin) is not None:
         return part_of(corpus, origin, asked).split
     else:
         _another(asked, origin, "bytes").files()
@@ -86,23 +86,26 @@ def part_of(corpus: Corpus | Mixture, origin: Origin, asked: EvaluationData) -> 
     if not isinstance(corpus, Mixture) or not isinstance(origin, MixtureSource):
         assert isinstance(corpus, Corpus)
         return _part(corpus, origin, asked.part)
-    name = asked.source or next(iter(corpus.parts))
+    name = _own_part(asked, origin)
+    assert name is not None
     source = _part(corpus.parts[name], origin.parts[name], asked.part)
     if corpus.parts[name] is corpus.first:
         return source
     return source._replace(name=f"{name}-{CHOOSE}" if asked.part == CHOOSE else name)
 
 
-def _is_own(asked: EvaluationData, origin: Origin) -> bool:
-    """True if an evaluation names no text, or the run's own or one of its mixture at its place."""
+def _own_part(asked: EvaluationData, origin: Origin) -> str | None:
+    """The text of a run that an evaluation reads, the first if it names none; None: it names
+    another text, or another place."""
     parts = origin.parts if isinstance(origin, MixtureSource) else {origin.kind(): origin}
-    part = parts.get(asked.source)
-    if part is None:
-        return not asked.source
-    own = {name: getattr(part, name, None) for name in OPTIONS}
-    own["split"] = getattr(part, "valid_split", None) or own["split"]
-    same = all(getattr(asked, name) in ("", value) for name, value in own.items())
-    return same and asked.path == getattr(part, "path", "")
+    for name, part in parts.items():
+        own = {option: getattr(part, option, None) for option in OPTIONS}
+        own["split"] = getattr(part, "valid_split", None) or own["split"]
+        same = all(getattr(asked, option) in ("", value) for option, value in own.items())
+        named = asked.source in (name, part.kind()) and asked.path == getattr(part, "path", "")
+        if not asked.source or (named and same):
+            return name
+    return None
 
 
 def _other(

@@ -61,7 +61,7 @@ def _write_run(workdir: Path, loaded: Loaded, folder: Path) -> None:
     belongs = {n: value for n, value in loaded.card.items() if n not in ("step", "digests")}
     belongs["config"] = _named(belongs["config"])
     with closing(Checkpoints(folder)) as checkpoints:
-        own = trained.chosen(loaded.parts.params(), trained.pattern_of(loaded.config))
+        own, _ = trained.split(loaded.parts.params(), loaded.config)
         checkpoints.save(loaded.step, {PARAMETERS: own}, belongs)
     Workdir(folder).claim(schema.from_fields(_named(schema.as_fields(loaded.config))))
     for name in (TOKENIZER, TRAINED_ON):

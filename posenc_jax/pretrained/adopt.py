@@ -34,6 +34,7 @@ from posenc_jax.runtime.files import locked, write_atomically
 
 DTYPES = ("float32", "bfloat16", "float16")  # of weights, which are held as they are in the file
 STEP = 1  # of the only checkpoint
+ADAPTER = "adapter_config.json"  # of PEFT
 
 Arrays = dict[str, np.ndarray]  # by our path: model.norm.scale
 Empty = Callable[..., np.ndarray]  # makes an array of a shape and a type, as np.empty
@@ -77,6 +78,8 @@ def adopt(
     run = Workdir(workdir)
     if run.config() is not None:
         raise ConfigError(f"{workdir} holds a run already; give another --workdir")
+    if (Path(source) / ADAPTER).exists():
+        raise ConfigError(f"{source} is an adapter; name the run of its base too: --base=RUN")
     adopted = read(source, train_length, dtype, weights, _on_disk(Path(workdir).absolute()))
     encoder, kept = adopted.tokenizer, str((run / TOKENIZER).absolute())
     origin = dataclasses.replace(adopted.config.data.source, tokenizer=kept)
@@ -95,10 +98,11 @@ def write_run(
     params: dict[str, Arrays],
     tokenizer_hash: str,
     digests: np.ndarray,  # of the documents that it was trained on
+    base: str | None = None,
     **facts: Any,
 ) -> None:
-    """Write weights that were trained elsewhere as a run that is done; `base` is its base's
-    digest."""
+    """Write weights that were trained elsewhere as a run that is done; `base` is the digest of
+    those it began with."""
     with locked(run.path, "another program"):
         state = {PARAMETERS: params}
         belongs = {
@@ -107,7 +111,7 @@ def write_run(
             "config": schema.as_fields(config),
             "format": FORMAT,
             "trained_on": keep_trained_on(run.path, digests),
-        } | {name: value for name, value in facts.items() if name == "base"}
+        } | ({} if base is None else {"base": base})
         with closing(Checkpoints(run.path, keep=1)) as checkpoints:
             checkpoints.save(STEP, state, belongs)
         run.claim(config)

@@ -1,28 +1,30 @@
 """Low-rank parts in PEFT's layout: adapter_config.json and adapter_model.safetensors."""
 
 import dataclasses
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from safetensors import safe_open
 
 from posenc_jax.config import Training, trained
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.pretrained import families
-from posenc_jax.pretrained.adopt import write_run
+from posenc_jax.pretrained.adopt import ADAPTER, write_run
 from posenc_jax.pretrained.families import FAMILIES, JOINS, Family, Row
 from posenc_jax.pretrained.saving import lineage_of, write_tensors
-from posenc_jax.runs.subject import base_of, load, newest_card, run_config
+from posenc_jax.runs.subject import load, newest_card, run_config, weights_of
 from posenc_jax.runs.workdir import Workdir, read_trained_on
 from posenc_jax.runtime.errors import ConfigError, DataError
 from posenc_jax.runtime.files import read_json, write_atomically
 from posenc_jax.runtime.trees import by_path
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 PREFIX = "base_model.model."  # of the names of arrays
 FACTOR = 2.0  # of ours; theirs is alpha / r
 NAME = re.compile(r"(.+)\.lora_([AB])\.weight")
@@ -33,6 +35,7 @@ ONLY: Mapping[str, tuple] = {
     "use_dora": (False, None),
     "modules_to_save": (None, []),
     "trainable_token_indices": (None, []),
+    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),  # base as it was
 }
 
 Arrays = dict[str, np.ndarray]
@@ -41,22 +44,26 @@ Arrays = dict[str, np.ndarray]
 def save_adapter(workdir: Path, folder: Path, step: int | None = None) -> str:
     """Write the low-rank parts of a run in a new folder; return the family of the base."""
     loaded = load(workdir, step)
-    config, params = loaded.config, loaded.parts.params()
-    own = trained.chosen(params, trained.pattern_of(config))
+    config, ours = loaded.config, by_path(loaded.parts.model)
+    own, _ = trained.split(loaded.parts.params(), config)
     others = [name for name in own["model"] if ".lora_" not in name] + list(own["encoding"])
     if config.model.lora is None or others:
         raise ConfigError(
             f"PEFT's layout holds low-rank parts alone (model.lora), and {workdir} trained "
             f"{', '.join(others[:3])}; --layout=auto writes the whole model"
         )
-    family, rank = _family_of(workdir), config.model.lora
+    adopted, rank = _adopted(workdir), config.model.lora
+    between = itertools.takewhile(lambda one: "adopted" not in one[1], lineage_of(workdir))
+    if any(trained.pattern_of(one) != trained.LORA for one, _ in between):
+        raise ConfigError(
+            f"{workdir} began with weights that were trained after {adopted['source']} was "
+            "adopted; write those with --layout=auto, adopt them, and start from there"
+        )
+    family = FAMILIES[adopted["model_type"]]
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; give a new folder")
-    ours, tensors, parts = by_path(loaded.parts.model), {}, {}
-    for name, row, layer in _maps(family, config.model.layers):
-        modules = [
-            path.removeprefix("model.").removesuffix("kernel") for path in row.paths("weight")
-        ]
+    tensors, parts = {}, {}
+    for name, (row, layer, modules) in _maps(family, config.model.layers).items():
         downs, ups = (
             [np.asarray(ours[f"{module}lora_{one}"][layer]) for module in modules]
             for one in ("down", "up")
@@ -72,7 +79,7 @@ def save_adapter(workdir: Path, folder: Path, step: int | None = None) -> str:
     stated = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": _source_of(workdir),
+        "base_model_name_or_path": str(adopted["source"]),
         "target_modules": sorted(parts),
         "r": rank,
         "lora_alpha": FACTOR * rank,
@@ -81,8 +88,8 @@ def save_adapter(workdir: Path, folder: Path, step: int | None = None) -> str:
         "fan_in_fan_out": any(row.columns for row in family.names.values()),
         "bias": "none",
     }
-    write_atomically(folder / CONFIG, json.dumps(stated, indent=2))
-    return next(name for name, one in FAMILIES.items() if one is family)
+    write_atomically(folder / ADAPTER, json.dumps(stated, indent=2))
+    return adopted["model_type"]
 
 
 def _beside(ups: list[np.ndarray], row: Row, config: Training) -> np.ndarray:  # [out, parts * r]
@@ -99,24 +106,28 @@ def adopt_adapter(source: Path, workdir: Path, base: Path) -> dict[str, Any]:
     run = Workdir(workdir)
     if run.config() is not None:
         raise ConfigError(f"{workdir} holds a run already; give another --workdir")
-    settings = read_json(source / CONFIG)
+    if not (source / ADAPTER).exists():
+        raise ConfigError(f"{source} holds no {ADAPTER}; --base goes with an adapter of PEFT")
+    settings = read_json(source / ADAPTER)
     for key, allowed in ONLY.items():
         if settings.get(key, allowed[0]) not in allowed:
-            raise DataError(f"{source / CONFIG}: {key} = {settings[key]!r} has no form here")
-    config, family = run_config(base), _family_of(base)
+            raise DataError(f"{source / ADAPTER}: {key} = {settings[key]!r} has no form here")
+    config, family = run_config(base), FAMILIES[_adopted(base)["model_type"]]
+    if config.model.lora is not None:
+        raise ConfigError(f"{base} has low-rank parts itself; give the run of the whole model")
     arrays = _read(source / WEIGHTS)
     rank = max(array.shape[0] for name, array in arrays.items() if ".lora_A." in name)
     model = dataclasses.replace(config.model, lora=rank)
     config = dataclasses.replace(config, model=model, init_from=str(base.absolute()), trains="")
-    own = _filled(arrays, settings, family, config)
+    begun, digest = weights_of(config)
+    own = _filled(arrays, settings, family, config, begun["model"])
+    params: dict[str, Arrays] = jax.device_get(begun | {"model": own})
     card, digests = newest_card(base), read_trained_on(base, newest_card(base))
     run.create()
     if (base / TOKENIZER).exists():
         write_atomically(run / TOKENIZER, (base / TOKENIZER).read_text(encoding="utf-8"))
-    facts = {"rank": rank, "arrays": len(arrays), "base": base_of(base)}
-    params = {"model": own, "encoding": load(base).parts.params()["encoding"]}
-    write_run(run, config, params, card["tokenizer"], digests, base=facts["base"])
-    return facts
+    write_run(run, config, params, card["tokenizer"], digests, digest)
+    return {"rank": rank, "arrays": len(arrays), "base": digest}
 
 
 def _read(path: Path) -> Arrays:
@@ -124,32 +135,28 @@ def _read(path: Path) -> Arrays:
         return {name: file.get_tensor(name).astype(np.float32) for name in file.keys()}
 
 
-def _filled(arrays: Arrays, settings: Mapping, family: Family, config: Training) -> Arrays:
+def _filled(
+    arrays: Arrays, settings: Mapping, family: Family, config: Training, model: Mapping[str, Any]
+) -> Arrays:
     """Our low-rank parts; what an adapter lacks is 0."""
-    from posenc_jax.runs import parameters
-
-    shapes = parameters.unextended(config).params()["model"]
-    own = {n: np.zeros(a.shape, np.float32) for n, a in shapes.items() if ".lora_" in n}
-    maps = {name: (row, layer) for name, row, layer in _maps(family, config.model.layers)}
+    own = {n: np.zeros(a.shape, np.float32) for n, a in model.items() if ".lora_" in n}
+    maps = _maps(family, config.model.layers)
     heads, groups = config.model.heads, config.model.groups
     for name, array in arrays.items():
         stem = name.removeprefix(PREFIX).removeprefix(family.prefix)
         found = NAME.fullmatch(stem)
         if found is None or f"{found[1]}.weight" not in maps:
             raise DataError(f"{name}: no place for it in {config.init_from}")
-        (row, layer), module = maps[f"{found[1]}.weight"], found[1]
-        paths = [path.removeprefix("model.").removesuffix("kernel") for path in row.paths("weight")]
-        for path, part in zip(paths, _split(array, found[2], row, heads, groups), strict=True):
-            if found[2] == "A":
-                own[f"{path}lora_down"][layer, :, : len(part)] = part.T
-            else:
-                factor = _factor(settings, module, part.shape[1]) / FACTOR
-                own[f"{path}lora_up"][layer, : part.shape[1]] = factor * part.T
+        row, layer, modules = maps[f"{found[1]}.weight"]
+        if found[2] == "A":
+            for module in modules:
+                own[f"{module}lora_down"][layer, :, : len(array)] = array.T
+            continue
+        rank = array.shape[1]
+        factor = _factor(settings, found[1], rank) / FACTOR
+        for module, part in zip(modules, row.split(array, heads, groups), strict=True):
+            own[f"{module}lora_up"][layer, :rank] = factor * part.T
     return own
-
-
-def _split(array: np.ndarray, kind: str, row: Row, heads: int, groups: int) -> list[np.ndarray]:
-    return [array] * len(row.ours) if kind == "A" else row.split(array, heads, groups)
 
 
 def _factor(settings: Mapping, module: str, rank: int) -> float:
@@ -159,21 +166,23 @@ def _factor(settings: Mapping, module: str, rank: int) -> float:
     return alpha / (rank**0.5 if settings.get("use_rslora") else rank)
 
 
-def _maps(family: Family, layers: int) -> Iterator[tuple[str, Row, int]]:
-    """The weights of a family's linear maps in layers: name, row and layer."""
-    for name, (row, parameter, layer) in families.places(family.names, layers).items():
-        if row.parameters[parameter] == "kernel" and row.ours[0].startswith("model.blocks."):
-            yield name, row, layer
+def _maps(family: Family, layers: int) -> dict[str, tuple[Row, int, list[str]]]:
+    """The linear maps of a family's layers by the names of their weights: their row, their layer
+    and ours, such as `blocks.attention.q.`."""
+    return {
+        name: (
+            row,
+            layer,
+            [path.removeprefix("model.").removesuffix("kernel") for path in row.paths("weight")],
+        )
+        for name, (row, parameter, layer) in families.places(family.names, layers).items()
+        if row.parameters[parameter] == "kernel" and row.ours[0].startswith("model.blocks.")
+    }
 
 
-def _family_of(workdir: Path) -> Family:
-    """The family from which a run, or one that it started from, was adopted."""
+def _adopted(workdir: Path) -> dict[str, Any]:
+    """The facts of the model that a run, or one that it started from, was adopted from."""
     for _, status in lineage_of(workdir):
         if "adopted" in status:
-            return FAMILIES[status["adopted"]["model_type"]]
+            return status["adopted"]
     raise ConfigError(f"{workdir} was not adopted, so PEFT has no names for its maps")
-
-
-def _source_of(workdir: Path) -> str:
-    found = [status["adopted"] for _, status in lineage_of(workdir) if "adopted" in status]
-    return Path(str(found[0].get("source", ""))).name

@@ -67,7 +67,9 @@ def lineage_of(workdir: Path) -> Iterator[tuple[Training, dict[str, Any]]]:
         config = saved_config(workdir)
         yield config, read_json(workdir / "status.json")
         if config.init_from:
-            yield from lineage_of(Path(config.init_from))
+            source = Path(config.init_from)
+            beside = workdir.resolve().parent / source.name
+            yield from lineage_of(source if source.exists() else beside)
 
 
 def save_run(

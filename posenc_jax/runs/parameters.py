@@ -29,7 +29,7 @@ class Parts:
         return {"model": by_path(self.model), "encoding": trained_arrays(self.encoding)}
 
     def counts(self) -> dict[str, int]:
-        """Count the trained parameters by group."""
+        """Count the parameters by group."""
         groups = {
             name: sum(leaf.size for leaf in arrays.values())
             for name, arrays in self.params().items()
@@ -45,11 +45,11 @@ class Parts:
 def make(config: Training, mesh: Mesh | None = None) -> Parts:
     """Make model and encoding from the seed; over a mesh each device makes its share."""
     plain = unextended(config)
-    model = with_leaves(plain.model, begun(config, by_path(plain.model), mesh))
+    model = with_leaves(plain.model, from_seed(config, by_path(plain.model), mesh))
     return extended(config, Parts(model, plain.encoding))
 
 
-def begun(
+def from_seed(
     config: Training, shapes: dict[str, Any], mesh: Mesh | None = None
 ) -> dict[str, jax.Array]:
     """These arrays of the model, from the seed."""
@@ -100,8 +100,10 @@ def key_of(seed: int) -> jax.Array:
 
 
 def check(config: Training) -> None:
-    """Check what only the devices can judge, and the encoding of a distributed run, which is not
-    built before its processes have met."""
+    """Check what only a run that trains must have, what the devices judge, and the encoding of a
+    distributed run, which is not built before its processes have met."""
+    if (config.trains or config.model.lora is not None) and not config.init_from:
+        raise ConfigError("trains and model.lora leave weights as they are: give init_from=RUN")
     if config.distributed and (problems := building.mistakes(config)):
         raise ConfigError(*problems)
     devices.check(config.sequence)

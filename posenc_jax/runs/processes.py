@@ -9,6 +9,7 @@ import traceback
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from typing import Any, NoReturn
 
 import jax
@@ -120,15 +121,19 @@ def arrays_of_lead(tree: Any) -> Any:
 
 def placed(tree: Any, shardings: Any) -> Any:
     """Place the lead's arrays on the devices, one after another; the others pass their shapes."""
+    if jax.process_count() == 1:
+        # A copy of the host's memory: a state is donated to each step.
+        return jax.tree.map(partial(jax.device_put, may_alias=False), tree, shardings)
+    names = [jnp.dtype(leaf.dtype).name for leaf in jax.tree.leaves(tree)]
+    types = arrays_of_lead(np.array(names, "S16").view(np.uint8)).view("S16")
 
-    def of_lead(leaf, sharding) -> jax.Array:
-        if jax.process_count() == 1:
-            # A copy of the host's memory: a state is donated to each step.
-            return jax.device_put(leaf, sharding, may_alias=False)
-        whole = arrays_of_lead(leaf if is_lead() else np.zeros(leaf.shape, leaf.dtype))
-        return devices.of_each(whole, sharding)
+    def of_lead(leaf, sharding, kind: bytes) -> jax.Array:
+        own = leaf if is_lead() else np.zeros(leaf.shape, jnp.dtype(kind.decode()))
+        return devices.of_each(arrays_of_lead(own), sharding)
 
-    return jax.tree.map(of_lead, tree, shardings)
+    return jax.tree.map(
+        of_lead, tree, shardings, jax.tree.unflatten(jax.tree.structure(tree), types)
+    )
 
 
 def on_host(leaf: Any) -> np.ndarray:

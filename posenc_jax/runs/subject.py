@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from posenc_jax.config import Training, building, schema, trained
+from posenc_jax.config.compare import without_wrappers
 from posenc_jax.config.resolve import FORMAT, TOKENIZER, trained_length
 from posenc_jax.data import corpora, tokenizer
 from posenc_jax.data.corpora import Corpus, Mixture
@@ -140,8 +141,7 @@ def _load(
         blank = parameters.extended(config, plain)
     except (ValueError, TypeError) as error:
         raise Stop(f"{workdir / 'config.json'} describes no model: {error}") from error
-    patterns = trained.pattern_of(config)
-    own = jax.eval_shape(partial(trained.chosen, patterns=patterns), blank.params())
+    own, frozen = jax.eval_shape(partial(trained.split, config=config), blank.params())
     for _ in range(TRIES):
         saved = saved_steps(workdir)
         chosen = saved[-1] if step is None else step
@@ -154,8 +154,11 @@ def _load(
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise
         else:
-            frozen = frozen_of(config, workdir, card)
-            params = place(trained.whole(state[PARAMETERS], frozen, patterns))
+            if frozen:
+                _, frozen = trained.split(weights_of(config, card["base"], workdir)[0], config)
+            params = trained.whole(state[PARAMETERS], frozen, config)
+            del state, frozen  # each array is held once
+            params = place(params)
             return Loaded(config, chosen, blank.replace(params), plain.encoding, card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
 
@@ -174,18 +177,24 @@ def newest_card(workdir: Path) -> dict[str, Any]:
         return checkpoints.card(saved_steps(workdir)[-1])
 
 
-def weights_of(config: Training) -> parameters.Params:
-    """The weights of `init_from` on the host, with the run's own extension. What is not trained
-    keeps its type, and what the source lacks of LoRA comes from the seed."""
-    workdir = Path(config.init_from)
-    source = _load(run_config(workdir), workdir, None, parameters.on_host)
+def weights_of(
+    config: Training, digest: str | None = None, workdir: Path | None = None
+) -> tuple[parameters.Params, str]:
+    """The weights of `init_from` on the host, with the run's own extension, and their digest. What
+    is not trained keeps its type, and what the source lacks of LoRA comes from the seed. Those with
+    a digest are searched for, beside the run in `workdir` too."""
+    place, step = Path(config.init_from), None
+    if digest is not None and workdir is not None:
+        place, step = base_of(config, digest, workdir)
+    source = _load(run_config(place), place, step, parameters.on_host)
     kept = config.extension == source.config.extension
     parts = parameters.blank(config) if kept else parameters.unextended(config)
     saved, fresh = source.parts.params(), parts.params()
     new = {n: a for n, a in fresh["model"].items() if fnmatchcase(n, trained.LORA)}
-    saved["model"] = parameters.begun(config, new) | saved["model"] if new else saved["model"]
-    kept_types = trained.frozen(fresh, trained.pattern_of(config))
-    saved["encoding"] = _begun(fresh["encoding"], saved["encoding"])
+    saved["model"] = parameters.from_seed(config, new) | saved["model"] if new else saved["model"]
+    _, frozen = jax.eval_shape(partial(trained.split, config=config), fresh)
+    inside = _names_inside(config, source.config, saved["encoding"])
+    saved["encoding"] = fresh["encoding"] | inside
     for group in fresh:
         for name, leaf in fresh[group].items():
             other = saved[group].get(name)
@@ -195,61 +204,65 @@ def weights_of(config: Training) -> parameters.Params:
                     f"init_from: {group} {name} is {leaf.shape} here and {shape} in "
                     f"{config.init_from}; use that run's model and encoding"
                 )
-            if group == "encoding" or name not in kept_types:
+            if group == "encoding" or name not in frozen:
                 saved[group][name] = other.astype(leaf.dtype)  # of adopted weights in bfloat16
     # The extension comes last, since it may resample a table.
     parts = parts.replace(saved)
-    return (parts if kept else parameters.extended(config, parts)).params()
+    return (parts if kept else parameters.extended(config, parts)).params(), digest_of(source.card)
 
 
-def _begun(fresh: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
-    """The encoding's arrays of another run, where it is perhaps inside a new one."""
-    places = ("inner.inner.", "inner.", "")
-    inside = next((place for place in places if {place + n for n in saved} <= set(fresh)), "")
-    return fresh | {inside + name: array for name, array in saved.items()}
-
-
-def frozen_of(config: Training, workdir: Path, card: Mapping[str, Any]) -> dict[str, Any]:
-    """The model's arrays that a run does not train, on the host: those of `init_from`, or of its
-    seed."""
-    patterns, shapes = trained.pattern_of(config), parameters.unextended(config).params()
-    names = trained.frozen(shapes, patterns)
-    if not names:
-        return {}
-    if not config.init_from:
-        return parameters.begun(config, names)
-    refuse_another_base(card, config, workdir)
-    return trained.frozen(weights_of(config), patterns)
+def _names_inside(config: Training, source: Training, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a source's encoding by their names in one around it; a sink stays outside."""
+    _, depth = without_wrappers(config.encoding, source.encoding)
+    outer = "inner." if source.encoding.sink else ""
+    return {
+        outer + depth * "inner." + name.removeprefix(outer) if name.startswith(outer) else name: one
+        for name, one in arrays.items()
+    }
 
 
 def refuse_another_base(card: Mapping[str, Any], config: Training, workdir: Path) -> None:
     """Refuse a run in `init_from` that is not there, or not the one that this run began with."""
-    if not config.init_from:
-        return
-    moved, source = config.init_from != sealed(card).init_from, Path(config.init_from)
-    needed = trained.frozen(parameters.unextended(config).params(), trained.pattern_of(config))
-    if not moved and not needed:
-        return
-    base = card.get("base")
-    if not (source / "checkpoints").is_dir() or base_of(source) != base:
-        raise OtherConfig(
-            f"{workdir} began with the weights of a run of digest {base}"
-            f"{', and trained a part of them' if needed else ''}; {source} is not that run. Give "
-            f"its place: train.py --workdir={workdir} --config.init_from=RUN"
-        )
+    params = parameters.unextended(config).params()
+    _, frozen = jax.eval_shape(partial(trained.split, config=config), params)
+    if frozen or (config.init_from != sealed(card).init_from and "base" in card):
+        base_of(config, card["base"], workdir)
+
+
+def base_of(config: Training, digest: str, workdir: Path) -> tuple[Path, int]:
+    """The folder and step of the weights that a run began with: in `init_from`, or in a run of
+    that name beside it."""
+    source = Path(config.init_from)
+    beside = workdir.resolve().parent / source.name
+    for place in dict.fromkeys((source, beside)):
+        for step in reversed(steps_of(place)):
+            with suppress(Damaged), closing(Checkpoints(place, read_only=True)) as checkpoints:
+                if digest_of(checkpoints.card(step)) == digest:
+                    return place, step
+    what = "has no checkpoint of it" if steps_of(source) else "is not there"
+    raise OtherConfig(
+        f"{workdir} began with the weights of digest {digest}, and {source} {what}. Put that run "
+        f"at {beside}, or name its place: init_from in {workdir / 'config.json'}, or "
+        "--config.init_from=RUN of train.py"
+    )
 
 
 def types_of(workdir: Path) -> dict[str, np.dtype]:
-    """The types in which a run's newest checkpoint holds the arrays of its model."""
+    """The types in which a run's newest checkpoint, and its base, hold the arrays of its model;
+    none where they are not there."""
+    if not (steps := steps_of(workdir)):
+        return {}
+    base, place = run_config(workdir).init_from, f"{PARAMETERS}.model."
     with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-        types = checkpoints.types(saved_steps(workdir)[-1])
-    place = f"{PARAMETERS}.model."
-    return {n.removeprefix(place): kind for n, kind in types.items() if n.startswith(place)}
+        types = checkpoints.types(steps[-1])
+    own = {n.removeprefix(place): kind for n, kind in types.items() if n.startswith(place)}
+    return types_of(Path(base)) | own if base else own
 
 
-def base_of(workdir: Path) -> str:
-    """The digest of a run's newest checkpoint, as in status.json."""
-    return saved_digest(newest_card(workdir))
+def digest_of(card: Mapping[str, Any]) -> str:
+    """The digest of a checkpoint's trained weights."""
+    arrays = card["digests"].items()
+    return saved_digest({"digests": {n: d for n, d in arrays if n.startswith(f"{PARAMETERS}.")}})
 
 
 def keep_beside(
@@ -257,17 +270,15 @@ def keep_beside(
     config: Training,
     corpus: Corpus | Mixture,
     card: Mapping[str, Any] | None,
+    base: str | None,
 ) -> dict[str, Any]:
     """Keep the tokenizer and the list of training documents in a run's folder; return what the
-    cards of its checkpoints say of the run. `card` is that of the checkpoint to resume from."""
+    cards of its checkpoints say of the run. `card` is that of the checkpoint to resume from, and
+    `base` the digest of the weights that the run began with."""
     encoder = corpus.encoder
     if isinstance(encoder, tokenizer.Learned):
         write_atomically(workdir / TOKENIZER, encoder.tokenizer.to_str())
-    if card is not None:
-        base = {name: card[name] for name in ("base",) if name in card}
-    else:
-        base = {"base": base_of(Path(config.init_from))} if config.init_from else {}
-    return base | {
+    return ({} if base is None else {"base": base}) | {
         "data": corpus.fingerprint,
         "tokenizer": encoder.hash,
         "config": schema.as_fields(config),

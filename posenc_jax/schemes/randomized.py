@@ -59,6 +59,15 @@ class Randomized(Wrapper):
 
     def _jumped(self, length: int, key: jax.Array) -> jax.Array:
         """Consecutive positions but for jumps."""
+        if length == self.max_position:
+            raise ValueError(
+                f"positions do not jump in rows of {length} tokens, which fill max_position = "
+                f"{self.max_position}; raise extension.scale, or use shorter rows"
+            )
+        if length < (pieces := self.tail + 1 if self.tail else self.chunks):
+            raise ValueError(
+                f"a row of {length} tokens is too short for positions that jump: it needs {pieces}"
+            )
         places, room = jnp.arange(length), self.max_position - length
         if self.tail:
             return places + room * (places >= length - self.tail)
@@ -89,8 +98,8 @@ def build(
     """Draw positions below `max_position` (None: 8 L); build the inner encoding, with the
     remaining options, for `inner_length` (None: max_position)."""
     known("positions", positions, DRAWN)
-    whole_number("chunks", chunks, at_least=2, at_most=dims.train_length)
-    whole_number("tail", tail, at_least=0, at_most=dims.train_length - 1)
+    whole_number("chunks", chunks, at_least=2)
+    whole_number("tail", tail, at_least=0)
     if tail and positions != "sorted":
         raise ValueError(f"tail = {tail} goes without positions={positions}; set one of them")
     if max_position is None:

@@ -137,7 +137,7 @@ def build(
     common: Any = {"dims": dims, "layers": encoding.layers, "only": layers}
     common["inner"] = encoding.replace(layers=None)
     if is_trained:
-        if each == "model" and encoding.layers is not None:
+        if each == "model" and (encoding.layers is not None or dims.layers is None):
             raise ValueError(f"each='model' does not fit inner {inner!r}, which is one per layer")
         own = None if each == "model" else dims.layers
         scale, shift = _start(dims, bias, own, dims.heads if each == "head" else 1)

@@ -7,10 +7,11 @@ import sys
 import textwrap
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -77,11 +78,17 @@ PEAK_FLOPS = {
 class Report:
     """Lines of a run for the terminal and log.txt, from the step where it starts or resumes."""
 
-    def __init__(self, run: Workdir, config, parts, step: int):
+    def __init__(self, run: Workdir, config, parts, step: int, frozen: Mapping[str, Any]):
         self.line = run.say
         peak = PEAK_FLOPS.get(jax.devices()[0].device_kind)
         self.peak = peak and peak * len(jax.devices())
-        self.flops = parts.model.flops_per_token(config.train_length)
+        # A frozen matrix has no gradient: 4 a weight instead of 6.
+        matrices = [
+            leaf.size
+            for name, leaf in frozen.items()
+            if name.endswith(".kernel") or (config.model.tied and name == "embed.embedding")
+        ]
+        self.flops = parts.model.flops_per_token(config.train_length) - 2 * sum(matrices)
         self.first, self.began = step, time.perf_counter()
         self.total, self.every = config.steps, config.log_every
         self.tokens = config.batch_size * config.train_length
@@ -188,11 +195,9 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
 
 
 def _of_them_trained(config: Training, parts) -> str:
-    every = parts.params()
-    if not trained.frozen(every, trained.pattern_of(config)):
-        return ""
-    own = jax.eval_shape(partial(trained.chosen, patterns=trained.pattern_of(config)), every)
-    return f", {sum(leaf.size for leaf in jax.tree.leaves(own)):,} of them trained"
+    own, frozen = jax.eval_shape(partial(trained.split, config=config), parts.params())
+    trains = sum(leaf.size for leaf in jax.tree.leaves(own))
+    return f", {trains:,} of them trained" if frozen else ""
 
 
 def _extended(config: Training) -> str:

@@ -90,7 +90,7 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
         # Opening wandb takes half a minute if its host is unreachable.
         facts["data_fingerprint"] = corpus.fingerprint
         view = View(config, run.path, identity_of(run.path), facts)
-    report, rate = Report(run, config, parts, step), optimizer.schedule(config)
+    report, rate = Report(run, config, parts, step, frozen), optimizer.schedule(config)
     recorder = Recorder(report, metrics, view, rate, corpus.lossless)
     with recorder as record, profile:
 
@@ -99,7 +99,7 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
             run.step_on_disk = max(saving.steps(), default=0)  # this one is still being saved
             run.status("running", errors.AGAIN, step=step)
 
-        step_once, kept = train_step(parts, transform, config, mesh), [frozen] if frozen else []
+        step_once = train_step(parts, transform, config, mesh)
         validate = Validation(config, parts, corpus, mesh, frozen)
         local_rows = devices.own_rows(mesh, config.batch_size)
         # A `stop_at` already reached is ignored, so the same command resumes.
@@ -108,7 +108,7 @@ def _train(config, run: Workdir, corpus, rows, saving: Saving, signals: Sequence
             profile.begin(step + 1)
             with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
                 batch = devices.spread(rows.batch(step, local_rows), mesh)
-                state, measured = step_once(state, batch, *kept)
+                state, measured = step_once(state, frozen, batch)
             step += 1
             profile.end(step, state)
             record.flush()  # the previous step, while this one is computed
@@ -137,10 +137,9 @@ def _start(
     config, run: Workdir, corpus, saving: Saving, mesh, transform
 ) -> tuple[parameters.Parts, int, State, dict]:
     """Model and encoding, the step and state to start or resume from, and what is not trained."""
-    parts, patterns = parameters.blank(config), trained.pattern_of(config)
-    every = parts.params()
-    own = jax.eval_shape(partial(trained.chosen, patterns=patterns), every)
-    make_state = partial(fresh_state, optimizer=transform)
+    parts = parameters.blank(config)
+    every, make_state = parts.params(), partial(fresh_state, optimizer=transform)
+    own, frozen = jax.eval_shape(partial(trained.split, config=config), every)
     shapes = jax.eval_shape(make_state, own)
     shardings = devices.shardings(shapes, mesh, config.sharding)
 
@@ -149,23 +148,25 @@ def _start(
         subjects.refuse_another_base(card, config, run.path)
 
     found = saving.restore_last(shapes, shardings, accept)
-    frozen = trained.frozen(every, patterns)
+    base = None if saving.card is None else saving.card.get("base")
     if found is None or frozen:
         if config.init_from:
-            weights = subjects.weights_of(config) if is_lead() else every
+            weights = every
+            if is_lead():
+                weights, base = subjects.weights_of(config, base, run.path)
             where = devices.shardings(every, mesh, config.sharding)
             params = processes.placed(weights, where)
         else:
             params = parameters.make(config, mesh).params()
             params["encoding"] = devices.placed(params["encoding"], mesh)
-        frozen = trained.frozen(params, patterns)
+        own, frozen = trained.split(params, config)
         if found is None:
             make_state = jax.jit(make_state, out_shardings=shardings, donate_argnums=0)
-            found = 0, make_state(trained.chosen(params, patterns))
+            found = 0, make_state(own)
     step, state = found
     run.resume_from(step)
     if is_lead():
-        saving.belongs = subjects.keep_beside(run.path, config, corpus, saving.card)
+        saving.belongs = subjects.keep_beside(run.path, config, corpus, saving.card, base)
     return parts, step, state, frozen
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,9 @@ def of_a_step(run: Training, devices: int) -> dict[str, float]:
     shape = rows, run.train_length
     ints: Any = jax.ShapeDtypeStruct(shape, jnp.int32)
     floats: Any = jax.ShapeDtypeStruct(shape, jnp.float32)
-    patterns, every = trained.pattern_of(run), parameters.blank(run).params()
-    own, kept = jax.eval_shape(lambda params: (trained.chosen(params, patterns), params), every)
-    kept = trained.frozen(kept, patterns)
-    types = types_of(Path(run.init_from)) if kept and run.init_from else {}
+    every = parameters.blank(run).params()
+    own, kept = jax.eval_shape(partial(trained.split, config=run), every)
+    types = types_of(Path(run.init_from)) if kept else {}
     kept = {n: jax.ShapeDtypeStruct(x.shape, types.get(n, x.dtype)) for n, x in kept.items()}
     weights = {leaf.shape for leaf in jax.tree.leaves((own, kept))}
 
@@ -71,7 +71,7 @@ def of_a_step(run: Training, devices: int) -> dict[str, float]:
 
         def backward(own, kept, batch, key):
             def loss(own):
-                every, masked = trained.whole(own, kept, patterns), run.data.mask_documents
+                every, masked = trained.whole(own, kept, run), run.data.mask_documents
                 return train_step.summed_loss(parts, every, batch, key, masked)
 
             return jax.vjp(loss, own)[1]

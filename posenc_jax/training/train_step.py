@@ -35,15 +35,15 @@ def summed_loss(
 def train_step(
     parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh
 ) -> Callable:
-    """Compile (state, batch) -> (state, metrics); the state is donated, rows are sharded. Where a
-    part is trained, it takes the model's other arrays too."""
-    pieces, patterns = config.accumulate, trained.pattern_of(config)
+    """Compile (state, frozen, batch) -> (state, metrics); the state is donated, rows are
+    sharded."""
+    pieces = config.accumulate
 
-    def gradient(params, batch, key, frozen):
+    def gradient(params, frozen, batch, key):
         """Return the summed loss and its gradient, one piece of the batch at a time."""
 
         def piece_loss(params, batch, key):
-            every = trained.whole(params, frozen, patterns)
+            every = trained.whole(params, frozen, config)
             return summed_loss(parts, every, batch, key, config.data.mask_documents, mesh)
 
         if pieces == 1:
@@ -61,13 +61,13 @@ def train_step(
 
     cut = devices.cuts_weights(mesh, config.sharding)
 
-    def step(state, batch, frozen=None):
+    def step(state, frozen, batch):
         with target.compiling_for(mesh, cut=cut):
-            return update(state, batch, frozen)
+            return update(state, frozen, batch)
 
-    def update(state, batch, frozen):
+    def update(state, frozen, batch):
         key = jax.random.fold_in(key_of(config.seed), state["step"])
-        total, gradients = gradient(state["params"], batch, key, frozen)
+        total, gradients = gradient(state["params"], frozen, batch, key)
         weight = jnp.maximum(jnp.sum(batch.weights), 1.0)  # all targets may have weight 0
         gradients = jax.tree.map(lambda g: g / weight, gradients)
         updates, opt = optimizer.update(gradients, state["opt"], state["params"])
@@ -81,31 +81,26 @@ def train_step(
         params = optax.apply_updates(state["params"], updates)
         return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
-    def started(params):
-        return fresh_state(trained.chosen(params, patterns), optimizer)
+    def begin(params):
+        own, frozen = trained.split(params, config)
+        return fresh_state(own, optimizer), frozen
 
-    every = parts.params()
-    shapes, frozen = jax.eval_shape(started, every), trained.frozen(every, patterns)
-    shardings, rows = devices.shardings(shapes, mesh, config.sharding), devices.by_rows(mesh)
-    kept = [devices.shardings(frozen, mesh, config.sharding)] if frozen else []
-    out = (shardings, devices.replicated(mesh))
-    given = (shardings, rows, *kept)
+    held = devices.shardings(jax.eval_shape(begin, parts.params()), mesh, config.sharding)
+    given, out = (*held, devices.by_rows(mesh)), (held[0], devices.replicated(mesh))
     return jax.jit(step, in_shardings=given, out_shardings=out, donate_argnums=0)
 
 
 def loss_sums(parts: Parts, config, mesh: Mesh) -> Callable:
-    """Compile (params, batch) -> sums of nats, targets and bytes, without random positions. Where a
-    part is trained, it takes the model's other arrays too."""
-    patterns = trained.pattern_of(config)
+    """Compile (params, frozen, batch) -> sums of nats, targets and bytes, without random
+    positions."""
     cut = devices.cuts_weights(mesh, config.sharding)
 
-    def sums(params, batch, frozen=None):
+    def sums(params, frozen, batch):
         with target.compiling_for(mesh, cut=cut):
-            every = trained.whole(params, frozen, patterns)
+            every = trained.whole(params, frozen, config)
             nats = summed_loss(parts, every, batch, None, config.data.mask_documents, mesh)
         return nats, jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     # None: parameters keep their sharding.
-    kept = [None] if trained.frozen(parts.params(), patterns) else []
-    placed = (None, devices.by_rows(mesh), *kept)
+    placed = (None, None, devices.by_rows(mesh))
     return jax.jit(sums, in_shardings=placed, out_shardings=devices.replicated(mesh))

@@ -17,7 +17,7 @@ class Validation:
     def __init__(self, config, parts, corpus, mesh, frozen):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
         self.mesh, self.local_rows = mesh, devices.own_rows(mesh, config.batch_size)
-        self.sums, self.kept = train_step.loss_sums(parts, config, mesh), [frozen] if frozen else []
+        self.sums, self.frozen = train_step.loss_sums(parts, config, mesh), frozen
         self.lossless = corpus.lossless
         self.rows = {
             f"{word}_{name}" if number else word: rows_of(
@@ -48,5 +48,5 @@ class Validation:
             repeats = (index < count)[:, None]  # rows of weight 0 fill a short last batch
             rows = rows._replace(weights=rows.weights * repeats)
             rows = devices.spread(rows, self.mesh)
-            total += np.array(jax.device_get(self.sums(params, rows, *self.kept)))
+            total += np.array(jax.device_get(self.sums(params, self.frozen, rows)))
         return total

@@ -5,8 +5,9 @@ study/tuning/evaluate.sh runs/ladder
 
 A base per seed is trained at L = 64 on source code (80%) and `variables` (20%). Every rung starts
 from it with YaRN by 8 and trains on rows of 64 tokens whose positions jump up to 512, for a sixth
-of the base's steps. Seed 0 runs at every rate of RATES, the other seeds at the best of them by the
-loss at 8 L on a third split, which is in BEST; until then only seed 0 runs.
+of the base's steps; those of LONG train on as many tokens in rows of 512 without jumps. Seed 0 runs
+at every rate of RATES, the other seeds at the best of them by the loss at 8 L on a third split,
+which is in BEST; until then only seed 0 runs.
 """
 
 import json
@@ -17,7 +18,12 @@ from posenc_jax.sweeping.jobs import name_of
 
 WORKDIR, SEEDS = "runs/ladder", range(5)
 L, SCALE, STEPS = 64, 8, 300
-RATES = (3e-4, 1e-3, 3e-3, 1e-2)
+RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+LONG = {  # what `temperature` and `numbers` train
+    "long_temperature": {},
+    "long_numbers": {"encoding.frequencies": "trained"},
+}
+FACTOR = {"encoding.name": "ssmax", "encoding.bias": True, "encoding.each": "model"}
 BEST = Path(__file__).parent / "rows" / "rates.json"
 
 
@@ -27,8 +33,10 @@ def bases() -> list[dict]:
 
 def rung(name: str, seed: int, rate: float) -> dict:
     base = f"{WORKDIR}/{name_of(bases()[seed])}"
-    return {
-        "recipe": f"configs/ladder.py:{name}",
+    own = {"recipe": f"configs/ladder.py:{name}"}
+    if name in LONG:
+        own = {"recipe": "configs/finetune.py", "trains": "none"} | FACTOR | LONG[name]
+    return own | {
         "seed": seed,
         "learning_rate": rate,
         "init_from": base,
@@ -44,7 +52,7 @@ def get_config():
     rungs = [
         rung(name, seed, rate)
         for seed in SEEDS
-        for name in RUNGS
+        for name in (*RUNGS, *LONG)
         for rate in RATES
         if seed == 0 or best.get(name) == rate
     ]

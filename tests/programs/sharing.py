@@ -24,15 +24,15 @@ FIELDS = {"model.width": 64, "model.heads": 4, "model.layers": 4, "model.vocab":
 
 
 def computed(config, mesh):
-    parts, patterns = parameters.make(config, mesh), trained.pattern_of(config)
+    parts = parameters.make(config, mesh)
     params, batch = parts.params(), rows(8, LENGTH)
     for name, leaf in params["model"].items():
         if name.endswith("lora_up"):  # 0 at first, so that the other factor has no gradient
             params["model"][name] = leaf + 0.01
-    own, kept = trained.chosen(params, patterns), trained.frozen(params, patterns)
+    own, kept = trained.split(params, config)
 
     def loss(own, kept, batch):
-        params = trained.whole(own, kept, patterns)
+        params = trained.whole(own, kept, config)
         with target.compiling_for(mesh, cut=devices.cuts_weights(mesh, config.sharding)):
             return train_step.summed_loss(parts, params, batch, None, True)
 

@@ -6,12 +6,18 @@ import shutil
 import signal
 import socket
 import time
+from contextlib import closing
 
+import jax
 import pytest
 from curves import assert_equal_evaluations, rows_of
 from running import finish, python
 
+from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints
 from posenc_jax.runs.metrics import read_metrics
+from posenc_jax.runs.subject import load
+
+BF16 = jax.numpy.bfloat16
 
 
 @pytest.fixture
@@ -176,6 +182,29 @@ def test_two_processes_take_the_weights_of_a_run_and_go_on(start, one_process, w
     assert digest(tmp_path / "two") == one_process(tmp_path / "one", **fields)
     kept = [(tmp_path / name / "trained_on.txt").read_text() for name in ("two", "one")]
     assert kept[0] == kept[1] != ""
+
+
+@pytest.mark.slow
+def test_two_processes_train_low_rank_parts_beside_weights_of_two_bytes(
+    start, one_process, whole, tmp_path
+):
+    fields = {"init_from": in_bfloat16(whole[0], tmp_path / "base"), "model.lora": 2}
+    for stop_at, code in ((3, 75), (0, 0)):
+        for process in start(tmp_path / "two", stop_at=stop_at, **fields):
+            finish(process, code)
+    assert digest(tmp_path / "two") == one_process(tmp_path / "one", **fields)
+
+
+def in_bfloat16(run, folder):
+    """A copy of a run whose matrices have two bytes."""
+    loaded = load(run)
+    params = jax.device_get(loaded.parts.params())
+    params["model"] = {n: a.astype(BF16) if a.ndim > 1 else a for n, a in params["model"].items()}
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("checkpoints"))
+    belongs = {n: value for n, value in loaded.card.items() if n not in ("step", "digests")}
+    with closing(Checkpoints(folder)) as checkpoints:
+        checkpoints.save(loaded.step, {PARAMETERS: params}, belongs)
+    return folder
 
 
 def test_different_commands_are_refused(start, tmp_path):

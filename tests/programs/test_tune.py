@@ -11,7 +11,8 @@ import posenc_jax
 from configs import finetune, ladder
 from posenc_jax.config import load
 from posenc_jax.runs import parameters
-from posenc_jax.runs.subject import base_of, weights_of
+from posenc_jax.runs.subject import digest_of, newest_card, types_of, weights_of
+from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.trees import by_path
 
 TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 256, (2, 32)))
@@ -45,15 +46,15 @@ def logits_of(parts):
 def begun(run, **fields):
     """The parts with which a run begins, and those of the run that it starts from."""
     config = config_of(run, **fields)
-    parts = parameters.blank(config).replace(weights_of(config))
+    parts = parameters.blank(config).replace(weights_of(config)[0])
     plain = config_of(run, **{"extension.name": config.extension.name})
-    return parts, parameters.blank(plain).replace(weights_of(plain))
+    return parts, parameters.blank(plain).replace(weights_of(plain)[0])
 
 
 @pytest.mark.parametrize(
     ("fields", "arrays"),
     [
-        ({"encoding.name": "randomized", "encoding.positions": "chunks"}, 0),
+        ({"encoding.name": "randomized", "encoding.positions": "chunks", "train_length": 32}, 0),
         ({"encoding.name": "ssmax", "encoding.bias": True, "encoding.each": "model"}, 2),
         ({"encoding.name": "plus", "encoding.added": "t5"}, 2),
         ({"encoding.frequencies": "trained", "encoding.per": "layer"}, 1),
@@ -62,6 +63,7 @@ def begun(run, **fields):
             {
                 "encoding.name": "randomized",
                 "encoding.tail": 3,
+                "train_length": 32,
                 "encoding.inner": "ssmax:bias=True:frequencies=trained",
             },
             3,
@@ -84,10 +86,10 @@ def test_a_factor_that_is_not_neutral_is_refused(whole):
 
 @pytest.mark.parametrize("rung", ladder.RUNGS)
 def test_every_rung_of_the_ladder_begins_as_the_run_and_trains_its_part(whole, rung):
-    config = config_of(whole[0], ladder, rung=rung)
-    parts = parameters.blank(config).replace(weights_of(config))
+    config = config_of(whole[0], ladder, rung=rung, train_length=32)
+    parts = parameters.blank(config).replace(weights_of(config)[0])
     plain = config_of(whole[0])
-    plain = parameters.blank(plain).replace(weights_of(plain))
+    plain = parameters.blank(plain).replace(weights_of(plain)[0])
     np.testing.assert_allclose(logits_of(parts), logits_of(plain), atol=2e-6)
     assert config.encoding.name == "randomized"
 
@@ -107,25 +109,77 @@ def test_low_rank_parts_are_trained_beside_a_base_that_stays(tuned, call, whole)
     assert "abc" in script("generate.py", folder / "run", "--prompt=abc", "--tokens=4")
 
 
+def digest(run):
+    return digest_of(newest_card(run))
+
+
 def test_a_run_of_low_rank_parts_resumes_to_the_same_weights(tuned, call, tmp_path):
     fields = {"init_from": tuned[0] / "base"} | LORA
     call("train.py", tmp_path / "run", config="finetune", **fields, stop_at=3, code=75)
     call("train.py", tmp_path / "run", config="finetune", **fields)
-    assert base_of(tmp_path / "run") == base_of(tuned[0] / "run")
+    assert digest(tmp_path / "run") == digest(tuned[0] / "run")
 
 
-def test_a_base_that_is_gone_or_another_is_named_by_its_digest(tuned, call, tmp_path):
+def test_weights_of_every_layer_by_number_are_trained(call, whole, tmp_path):
+    fields = LORA | {"model.lora": None, "trains": "blocks.0.mlp.*", "init_from": whole[0]}
+    call("train.py", tmp_path / "run", config="finetune", **fields)
+    base, ours = (by_path(posenc_jax.load_run(run).model) for run in (whole[0], tmp_path / "run"))
+    changed = {name for name in base if not np.array_equal(base[name], ours[name])}
+    assert changed == {name for name in base if ".mlp." in name}
+
+
+def test_a_sink_stays_outside_what_is_put_around_an_encoding(call, tmp_path):
+    call("train.py", tmp_path / "base", **{"encoding.sink": True})
+    inner = {"encoding.inner": "ssmax:bias=True", "encoding.tail": 3, "train_length": 32}
+    parts, plain = begun(tmp_path / "base", **{"encoding.name": "randomized"} | inner)
+    assert np.asarray(parts.encoding.logit).any()
+    np.testing.assert_allclose(logits_of(parts), logits_of(plain), atol=2e-6)
+
+
+def test_low_rank_parts_are_trained_on_from_a_run_of_them(tuned, call, tmp_path):
     folder, _ = tuned
-    digest = base_of(folder / "base")
-    run = shutil.copytree(folder / "run", tmp_path / "run")
+    fields = LORA | {"init_from": folder / "run"}
+    call("train.py", tmp_path / "more", config="finetune", **fields)
+    one, other = (posenc_jax.load_run(run).model for run in (folder / "run", tmp_path / "more"))
+    same = {n for n, leaf in by_path(one).items() if np.array_equal(leaf, by_path(other)[n])}
+    assert same == {name for name in by_path(one) if ".lora_" not in name}
+    assert types_of(tmp_path / "more").keys() == by_path(one).keys()
+
+
+def test_parts_without_a_run_to_begin_with_are_refused(call, tmp_path):
+    out = call("train.py", tmp_path / "run", **{"model.lora": 2}, code=2)
+    assert "give init_from=RUN" in out
+
+
+@pytest.mark.parametrize(
+    ("encoding", "problem"),
+    [
+        ({"name": "randomized", "positions": "chunks"}, "rows of 64 tokens, which fill"),
+        ({"name": "randomized", "tail": 64}, "of 64 tokens is too short"),
+    ],
+)
+def test_jumps_without_room_are_refused(whole, encoding, problem):
+    fields = {f"encoding.{name}": value for name, value in encoding.items()}
+    with pytest.raises(ConfigError, match=problem):
+        config_of(whole[0], **fields, **{"extension.scale": 4.0 if "tail" in encoding else 2.0})
+
+
+def test_a_base_that_is_gone_damaged_or_another_is_named_by_its_digest(tuned, call, tmp_path):
+    folder, _ = tuned
+    own = digest(folder / "base")
+    run = shutil.copytree(folder / "run", tmp_path / "elsewhere" / "run")
     (folder / "base").rename(tmp_path / "moved")
+    fields = LORA | {"init_from": folder / "run"}
     try:
         out = call("eval_extrapolation.py", run, code=76)
-        assert f"began with the weights of a run of digest {digest}" in out
-        assert f"train.py --workdir={run} --config.init_from=RUN" in out
-        fields = LORA | {"init_from": folder / "run"}
+        assert f"began with the weights of digest {own}, and {folder / 'base'} is not there" in out
         out = call("train.py", run, config="finetune", **fields, code=76)
-        assert "is not that run" in out
+        assert f"{folder / 'run'} has no checkpoint of it. Put that run at" in out
+        fields["init_from"] = shutil.copytree(tmp_path / "moved", tmp_path / "damaged")
+        for card in fields["init_from"].glob("checkpoints/*/card/metadata"):
+            card.write_text(card.read_text().replace('"step"', '"stop"'))
+        call("train.py", run, config="finetune", **fields, code=76)
+        assert not (run / "checkpoints" / "quarantine").exists()
         fields["init_from"] = tmp_path / "moved"
         assert "already done" in call("train.py", run, config="finetune", **fields)
         call("eval_extrapolation.py", run, "--config.multiples=1")
@@ -133,7 +187,17 @@ def test_a_base_that_is_gone_or_another_is_named_by_its_digest(tuned, call, tmp_
         (tmp_path / "moved").rename(folder / "base")
 
 
-def test_an_archive_holds_the_low_rank_parts_and_not_the_base(tuned, tmp_path):
+def test_a_base_that_was_trained_further_is_found_by_its_digest(call, whole, tmp_path):
+    base = shutil.copytree(whole[0], tmp_path / "base")
+    later = (base / "checkpoints" / "12").rename(tmp_path / "12")
+    call("train.py", tmp_path / "run", config="finetune", **LORA | {"init_from": base})
+    later.rename(base / "checkpoints" / "12")
+    ours = by_path(posenc_jax.load_run(tmp_path / "run").model)
+    for name, leaf in by_path(posenc_jax.load_run(base, 8).model).items():
+        np.testing.assert_array_equal(ours[name], leaf)
+
+
+def test_an_archive_holds_the_low_rank_parts_and_reads_the_base_beside_it(tuned, tmp_path):
     folder, _ = tuned
     script("export.py", folder / "run", f"--out={tmp_path / 'run.tar.xz'}")
     shutil.unpack_archive(tmp_path / "run.tar.xz", tmp_path / "unpacked")
@@ -141,3 +205,10 @@ def test_an_archive_holds_the_low_rank_parts_and_not_the_base(tuned, tmp_path):
     size = sum(path.stat().st_size for path in packed.glob("checkpoints/*/state/**/*"))
     whole = sum(path.stat().st_size for path in folder.glob("base/checkpoints/12/state/**/*"))
     assert size < 0.5 * whole
+    expected = by_path(posenc_jax.load_run(folder / "run").model)
+    (folder / "base").rename(tmp_path / "unpacked" / "base")
+    try:
+        for name, leaf in by_path(posenc_jax.load_run(packed).model).items():
+            np.testing.assert_array_equal(leaf, expected[name])
+    finally:
+        (tmp_path / "unpacked" / "base").rename(folder / "base")

@@ -43,7 +43,7 @@ class Mixture(Text):
             part, problems = sources.build(shared | source | options, length)
             if problems:
                 raise ConfigError("\n".join(problems))
-            if part in parts.values():
+            if any((part, own) == (parts[n], lengths.get(n)) for n in parts):
                 raise ConfigError(f"data.mixture: {name} is in it twice with the same options")
             name = next(n for n in (name, *(f"{name}{i}" for i in range(2, 99))) if n not in parts)
             parts[name], shares[name] = part, share

@@ -234,6 +234,14 @@ def test_a_latent_by_pieces_equals_the_full_pass(
     equal_by_pieces(latent_model, encoding, make_tokens(36, batch=2), cuts=LATENT_CUTS)
 
 
+def test_the_latents_are_read_with_their_low_rank_part(make_model, make_tokens, forward):
+    model = make_model(layers=1, lora=2, **LATENT)
+    for linear in (model.blocks.attention.up, model.blocks.attention.v):
+        linear.lora_up[...] = jnp.full_like(linear.lora_up[...], 0.1)
+    encoding = build("rope", LATENT_DIMS)
+    equal_by_pieces(model, encoding, make_tokens(36, batch=2), cuts=LATENT_CUTS)
+
+
 def test_a_gradient_reaches_every_parameter_of_a_latent(latent_model, make_tokens):
     tokens, encoding = make_tokens(L, batch=2), build("rope", LATENT_DIMS)
 

@@ -193,11 +193,17 @@ class TestRandomized:
         np.testing.assert_array_equal(found, [*range(13), 97, 98, 99])
 
     @pytest.mark.parametrize(
-        "options", [dict(chunks=17), dict(tail=16), dict(tail=2, positions="chunks")]
+        ("options", "length", "problem"),
+        [
+            (dict(positions="chunks", chunks=17), 16, "of 16 tokens is too short"),
+            (dict(tail=16), 16, "of 16 tokens is too short .* needs 17"),
+            (dict(tail=2), 100, "which fill max_position = 100"),
+            (dict(tail=2, positions="chunks"), 16, "goes without positions"),
+        ],
     )
-    def test_chunks_and_tail_that_do_not_fit_are_refused(self, options):
-        with pytest.raises(ValueError, match="chunks must be|tail must be|goes without positions"):
-            build("randomized", Dims(4, 8, 32, 16), max_position=100, **options)
+    def test_jumps_that_do_not_fit_are_refused(self, options, length, problem):
+        with pytest.raises(ValueError, match=problem):
+            self.build(**options).positions(length, KEY)
 
     def test_packed_documents_begin_at_0_and_jump_where_the_row_does(self):
         encoding = self.build(positions="chunks")

@@ -28,7 +28,7 @@ def logged(run, monkeypatch):
     def make(kind, devices=1):
         named = [SimpleNamespace(device_kind=kind, memory_stats=lambda: None)] * devices
         monkeypatch.setattr(jax, "devices", lambda: named)
-        report = Report(Workdir("", writes=False), config, parts, step=0)
+        report = Report(Workdir("", writes=False), config, parts, 0, {})
         return report.step(1, MEASURED, 0.1), parts.model.flops_per_token(config.train_length)
 
     return make

@@ -31,19 +31,19 @@ def settings(**fields):
 
 def params_of(config):
     """Of the seed; the low-rank parts do something, and what is frozen is bfloat16."""
-    params, patterns = parameters.make(config).params(), trained.pattern_of(config)
+    params = parameters.make(config).params()
     for name, leaf in params["model"].items():
         if name.endswith("lora_up"):
             params["model"][name] = jnp.full_like(leaf, 0.01)
-    for name, leaf in trained.frozen(params, patterns).items():
+    for name, leaf in trained.split(params, config)[1].items():
         params["model"][name] = leaf.astype(jnp.bfloat16)
     return params
 
 
 def started(config):
-    params, patterns, optimizer = params_of(config), trained.pattern_of(config), make(config)
-    state = train_step.fresh_state(trained.chosen(params, patterns), optimizer)
-    kept = trained.frozen(params, patterns)
+    params, optimizer = params_of(config), make(config)
+    own, kept = trained.split(params, config)
+    state = train_step.fresh_state(own, optimizer)
     step = train_step.train_step(
         parameters.blank(config), optimizer, config, devices.make_mesh(jax.devices()[:1])
     )
@@ -64,16 +64,16 @@ def test_a_step_has_the_gradient_of_what_is_trained_and_keeps_the_rest(patterns,
     def loss(params):
         return train_step.summed_loss(parts, params, batch, None, False) / batch.weights.sum()
 
-    gradients = trained.chosen(jax.grad(loss)(params), patterns)
+    gradients, _ = trained.split(jax.grad(loss)(params), own)
     norm = np.sqrt(sum((np.float64(g) ** 2).sum() for g in jax.tree.leaves(gradients)))
-    after, measured = step(state, batch, kept)
+    after, measured = step(state, kept, batch)
     np.testing.assert_allclose(measured["grad_norm"], norm, rtol=2e-2)  # of bfloat16 beside it
     names = set(trained.parts_of(params["model"], patterns))
     assert set(after["params"]["model"]) == names
     assert all(leaf.shape[:1] == (1,) for n, leaf in after["params"]["model"].items() if ".0." in n)
     for name, leaf in kept.items():
         assert leaf.dtype == jnp.bfloat16 and np.array_equal(leaf, before[name])
-    whole = trained.whole(after["params"], kept, patterns)["model"]
+    whole = trained.whole(after["params"], kept, own)["model"]
     assert set(whole) == set(params["model"])
     moved = {
         name for name, leaf in whole.items() if not np.array_equal(leaf, params["model"][name])
@@ -113,10 +113,10 @@ def test_a_step_of_low_rank_parts_computes_no_gradient_of_the_rest():
     def flops(**fields):
         own = config(**{"model.width": 128, "model.layers": 2, "model.scan": False} | fields)
         _, state, _, kept = started(own)
-        parts, patterns = parameters.blank(own), trained.pattern_of(own)
+        parts = parameters.blank(own)
 
-        def loss(own, kept):
-            whole = trained.whole(own, kept, patterns)
+        def loss(trains, kept):
+            whole = trained.whole(trains, kept, own)
             return train_step.summed_loss(parts, whole, rows(), None, False)
 
         lowered = jax.jit(jax.grad(loss)).lower(state["params"], kept)

@@ -56,7 +56,7 @@ def run(config, count=3):
     parts, optimizer, step = step_of(config)
     state, losses = started(parts, optimizer), []
     for i in range(count):
-        state, measured = step(state, rows(seed=i))
+        state, measured = step(state, {}, rows(seed=i))
         losses.append(float(measured["loss"]))
     return state, losses, parts
 
@@ -85,7 +85,7 @@ def test_the_loss_is_the_weighted_mean_of_nats():
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     expected = -np.take_along_axis(log_p, batch.targets[..., None].astype(int), -1)[..., 0]
     np.testing.assert_allclose(total, (expected * batch.weights).sum(), rtol=1e-6)
-    _, measured = step(started(parts, optimizer), batch)
+    _, measured = step(started(parts, optimizer), {}, batch)
     mean = (expected * batch.weights).sum() / batch.weights.sum()
     np.testing.assert_allclose(measured["loss"], mean, rtol=1e-6)
     np.testing.assert_allclose(measured["bpb"], mean / np.log(2), rtol=1e-6)
@@ -183,7 +183,7 @@ def test_random_positions_depend_on_seed_and_step_only():
 
     def loss(at_step):
         state = started(parts, optimizer) | {"step": jnp.int32(at_step)}
-        return float(step(state, rows())[1]["loss"])
+        return float(step(state, {}, rows())[1]["loss"])
 
     assert loss(0) == loss(0) != loss(1) == loss(1)
 
@@ -202,7 +202,7 @@ def test_learning_rates_rise_then_fall():
 
 def test_the_logged_rate_is_that_of_the_step(tmp_path):
     settings, path = config(log_every=1), tmp_path / "metrics.jsonl"
-    report = Report(Workdir(tmp_path), settings, parameters.make(settings), step=0)
+    report = Report(Workdir(tmp_path), settings, parameters.make(settings), 0, {})
     with Recorder(report, Metrics(path, 0), None, float, lossless=True) as record:
         for step, loss in enumerate((2.0, 1.5), 1):
             record.record(step, {"loss": loss, "bpb": loss, "grad_norm": 1.0})
