@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jax
 
+from posenc_jax import composition
 from posenc_jax.config.schema import Extension
 from posenc_jax.data.batches import batches_of
 from posenc_jax.data.prepare import prepare_corpora
@@ -35,11 +36,12 @@ def main(rung: Path, out: Path) -> None:
     steps = PASSES * config.steps // len(candidates)
     with out.open("w", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["rung", "scale", "coefficient", "nats", "targets"])
+        writer.writerow(["rung", "extension", "nats", "targets"])
         for times, coefficient in candidates:
-            chosen = Extension("yarn", times * reach, {"coefficient": coefficient})
+            options = {"coefficient": coefficient} if coefficient else {"attention_factor": 1.0}
+            chosen = Extension("yarn", times * reach, options)
             own = dataclasses.replace(config, extension=chosen)
-            parts = parameters.blank(own).replace(parameters.on_device(weights_of(own)))
+            parts = parameters.blank(own).replace(parameters.on_device(weights_of(own)[0]))
             nats = targets = 0.0
             for step in range(steps):
                 batch = rows.batch(step)
@@ -47,8 +49,9 @@ def main(rung: Path, out: Path) -> None:
                 given = batch.inputs, batch.targets, batch.weights
                 nats += float(loss(parts.model, *given, parts.encoding, key=key))
                 targets += float(batch.weights.sum())
-            writer.writerow([rung.name, chosen.scale, coefficient, nats, targets])
-            print(f"yarn:{chosen.scale:g}:coefficient={coefficient}  {nats / targets:.4f}")
+            name = composition.text([composition.Part("yarn", chosen.scale, options)])
+            writer.writerow([rung.name, name, nats / targets, targets])
+            print(f"{name}  {nats / targets:.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,18 @@
 
 python scripts/sweep.py --config=study/tuning/small.py --workdir=runs/ladder --workers=2
 study/tuning/evaluate.sh runs/ladder
+python -m study.tuning.rates runs/ladder        # then both again, for the other seeds
 
 A base per seed is trained at L = 64 on source code (80%) and `variables` (20%). Every rung starts
 from it with YaRN by 8 and trains on rows of 64 tokens whose positions jump up to 512, for a sixth
 of the base's steps; those of LONG train on as many tokens in rows of 512 without jumps. Seed 0 runs
 at every rate of RATES, the other seeds at the best of them by the loss at 8 L on a third split,
-which is in BEST; until then only seed 0 runs.
+which rates.py writes; until then only seed 0 runs.
 """
-
-import json
-from pathlib import Path
 
 from configs.ladder import RUNGS
 from posenc_jax.sweeping.jobs import name_of
+from study.tuning import rates
 
 WORKDIR, SEEDS = "runs/ladder", range(5)
 L, SCALE, STEPS = 64, 8, 300
@@ -24,7 +23,6 @@ LONG = {  # what `temperature` and `numbers` train
     "long_numbers": {"encoding.frequencies": "trained"},
 }
 FACTOR = {"encoding.name": "ssmax", "encoding.bias": True, "encoding.each": "model"}
-BEST = Path(__file__).parent / "rows" / "rates.json"
 
 
 def bases() -> list[dict]:
@@ -48,7 +46,7 @@ def rung(name: str, seed: int, rate: float) -> dict:
 
 
 def get_config():
-    best = json.loads(BEST.read_text()) if BEST.exists() else {}
+    best = rates.best()
     rungs = [
         rung(name, seed, rate)
         for seed in SEEDS

@@ -1,5 +1,7 @@
 """Adapters of PEFT on models of transformers: read here and written here, with equal logits."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,9 @@ from theirs import MODELS, TOKENS, L, error, logits_of, make, saved
 
 import posenc_jax
 from posenc_jax.pretrained import peft
-from posenc_jax.pretrained.adopt import adopt
+from posenc_jax.pretrained.adopt import adopt, write_run
+from posenc_jax.runs.subject import load
+from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime.errors import ConfigError, DataError
 from posenc_jax.runtime.trees import by_path
 
@@ -96,3 +100,24 @@ def test_what_is_more_than_low_rank_parts_is_refused(tmp_path):
         peft.adopt_adapter(tmp_path / "adapter", tmp_path / "run", tmp_path / "base")
     with pytest.raises(ConfigError, match="holds low-rank parts alone"):
         peft.save_adapter(tmp_path / "base", tmp_path / "again")
+    with pytest.raises(ConfigError, match="name the run of its base too: --base=RUN"):
+        adopt(tmp_path / "adapter", tmp_path / "run")
+    with pytest.raises(ConfigError, match="holds no adapter_config.json"):
+        peft.adopt_adapter(tmp_path / "model", tmp_path / "run", tmp_path / "base")
+
+
+def test_an_adapter_of_weights_that_were_trained_since_is_not_written(tmp_path):
+    """PEFT would name the model that was adopted."""
+    name, fields = MODELS["llama"]
+    model = make(name, fields, 0.1)
+    base = tmp_path / "base"
+    adopt(saved(model, tmp_path / "model"), base)
+    adapted(model, CASES["llama"]).save_pretrained(tmp_path / "adapter")
+    loaded, tuned = load(base), Workdir(tmp_path / "tuned")
+    tuned.create()
+    config = dataclasses.replace(loaded.config, init_from=str(base))
+    params = jax.device_get(loaded.parts.params())
+    write_run(tuned, config, params, loaded.card["tokenizer"], np.zeros(0, np.uint64), "")
+    peft.adopt_adapter(tmp_path / "adapter", tmp_path / "run", tuned.path)
+    with pytest.raises(ConfigError, match="weights that were trained after .*model was adopted"):
+        peft.save_adapter(tmp_path / "run", tmp_path / "again")
