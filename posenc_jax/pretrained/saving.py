@@ -84,7 +84,7 @@ def save_run(
     _checked(layout)  # before weights are read
     model, encoding, config, encoder = load_run(workdir, step)
     # Training in shorter rows, with the extension that the run had, takes no length from it.
-    alike = itertools.takewhile(lambda one: one[0].extension == config.extension, lineage)
+    alike = [*itertools.takewhile(lambda one: one[0].extension == config.extension, lineage)]
     longest = max([config.train_length, *(before.train_length for before, _ in alike)])
     if isinstance(encoder, tokenizer.Unavailable):
         raise ConfigError(f"{workdir} has no tokenizer to write: {encoder.why}")
@@ -95,6 +95,7 @@ def save_run(
         }
         name = composition.text([Part(own.name, own.scale, options)])
     facts: dict[str, Any] = {"prefix": config.data.prefix, "train_length": longest}
+    facts["as_adopted"] = any("adopted" in status for _, status in alike)
     return save(model, encoding, encoder, folder, layout=layout, extension=name, **facts)
 
 
@@ -108,12 +109,13 @@ def save(
     train_length: int | None = None,
     layout: str | Sequence[str] = LAYOUTS,
     extension: str = "none",
+    as_adopted: bool = False,
 ) -> str:
     """Write config.json, model.safetensors and tokenizer.json; return the layout.
 
     `layout` is a model_type, or several, of which the first that states the model is written. The
     tokenizer puts `prefix` before every text. The longest length stated is L times the scale of the
-    extension, or `train_length` if that is longer. `extension`, such as yarn:4:beta_fast=16, is the
+    extension, or `train_length` if that is longer or `as_adopted`, of the original. `extension`, such as yarn:4:beta_fast=16, is the
     name by which the file states frequencies; without it those of published defaults are
     recognised, and others are stated pair by pair. A ConfigError lists what has no form.
     """
@@ -138,6 +140,8 @@ def save(
     write_atomically(folder / "tokenizer.json", written)
     write_atomically(folder / "tokenizer_config.json", json.dumps(settings, indent=2))
     config |= {"torch_dtype": kind, "dtype": kind}
+    if as_adopted:
+        config |= dict.fromkeys(set(LENGTHS) & set(config), train_length)
     # The defaults of transformers are tokens of other vocabularies.
     config |= {"bos_token_id": prefix, "eos_token_id": None, "pad_token_id": None}
     write_atomically(folder / "config.json", json.dumps(config, indent=2))
