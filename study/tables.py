@@ -22,6 +22,7 @@ from study.real import tables as real
 from study.retrieval import tables as retrieval
 from study.speed import tables as speed
 from study.text import tables as text
+from study.tuning import tables as tuning
 
 PAGES = {
     "../README.md": summary.TABLES,
@@ -40,6 +41,7 @@ PAGES = {
     "text/factors.md": text.OF_FACTORS,
     "speed/README.md": speed.TABLES,
     "gpu/README.md": gpu.TABLES,
+    "tuning/README.md": tuning.TABLES,
 }
 
 

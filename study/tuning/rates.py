@@ -16,7 +16,8 @@ def best() -> dict[str, float]:
     """The chosen rate of every rung; none before there are rows."""
     if not ROWS.exists():
         return {}
-    rows = sorted(csv.DictReader(ROWS.open(encoding="utf-8")), key=lambda row: -float(row["nll"]))
+    with ROWS.open(encoding="utf-8") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: -float(row["nll"]))
     return {row["rung"]: float(row["rate"]) for row in rows}  # the lowest is the last
 
 

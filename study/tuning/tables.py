@@ -83,7 +83,8 @@ def ladder() -> Table:
             str(rates.best().get(rung, "")),
             mean(seeds(rung, **FAR_TEXT) - plain, "+"),
             mean(seeds(rung, **NEAR_TEXT) - short_rows, "+"),
-            mean(seeds(rung, **ANSWERS)),
+            # Rows of 8 L have questions of their own.
+            "" if rung.startswith("long") else mean(seeds(rung, **ANSWERS)),
         ]
         for rung, words in RUNGS.items()
     ]
@@ -106,6 +107,16 @@ def of_rates() -> Table:
         if rung != SEARCH
     ]
     return Table("", ["trained", *(f"{rate:g}" for rate in found.columns)], body)
+
+
+def factors() -> Table:
+    """The factor that training puts on scores beside YaRN's, in rows of L and of 8 L, by seed."""
+    rows = pd.read_csv(STUDY / "tuning" / "rows" / "factors.csv")
+    body = []
+    for rung, own in rows.groupby("rung", sort=False):
+        at = [mean(own.s.to_numpy() * np.log(keys) + own.b.to_numpy()) for keys in (L, FAR)]
+        body.append([RUNGS[str(rung)], *at])
+    return Table("", ["trained", "at 64 keys", "at 512 keys"], body)
 
 
 ROW, FAR_BACK = 12_288, 6_144  # tokens; without an extension SmolLM2 hardly reads 7,168 back
@@ -148,4 +159,5 @@ def smollm2() -> Table:
     return Table("", [*head, "near copies", "far copies", "share kept"], body)
 
 
-TABLES = {"tuning-small": ladder, "tuning-rates": of_rates, "tuning-smollm2": smollm2}
+TABLES = {"tuning-small": ladder, "tuning-factors": factors, "tuning-rates": of_rates}
+TABLES |= {"tuning-smollm2": smollm2}
