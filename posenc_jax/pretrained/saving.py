@@ -95,8 +95,12 @@ def save_run(
         }
         name = composition.text([Part(own.name, own.scale, options)])
     facts: dict[str, Any] = {"prefix": config.data.prefix, "train_length": longest}
-    facts["as_adopted"] = any("adopted" in status for _, status in alike)
-    return save(model, encoding, encoder, folder, layout=layout, extension=name, **facts)
+    kind = save(model, encoding, encoder, folder, layout=layout, extension=name, **facts)
+    if any("adopted" in status for _, status in alike):  # the length that the original states
+        config = read_json(folder / "config.json")
+        config |= dict.fromkeys(set(LENGTHS) & set(config), longest)
+        write_atomically(folder / "config.json", json.dumps(config, indent=2))
+    return kind
 
 
 def save(
@@ -109,13 +113,12 @@ def save(
     train_length: int | None = None,
     layout: str | Sequence[str] = LAYOUTS,
     extension: str = "none",
-    as_adopted: bool = False,
 ) -> str:
     """Write config.json, model.safetensors and tokenizer.json; return the layout.
 
     `layout` is a model_type, or several, of which the first that states the model is written. The
     tokenizer puts `prefix` before every text. The longest length stated is L times the scale of the
-    extension, or `train_length` if that is longer or `as_adopted`, of the original. `extension`, such as yarn:4:beta_fast=16, is the
+    extension, or `train_length` if that is longer. `extension`, such as yarn:4:beta_fast=16, is the
     name by which the file states frequencies; without it those of published defaults are
     recognised, and others are stated pair by pair. A ConfigError lists what has no form.
     """
@@ -140,8 +143,6 @@ def save(
     write_atomically(folder / "tokenizer.json", written)
     write_atomically(folder / "tokenizer_config.json", json.dumps(settings, indent=2))
     config |= {"torch_dtype": kind, "dtype": kind}
-    if as_adopted:
-        config |= dict.fromkeys(set(LENGTHS) & set(config), train_length)
     # The defaults of transformers are tokens of other vocabularies.
     config |= {"bos_token_id": prefix, "eos_token_id": None, "pad_token_id": None}
     write_atomically(folder / "config.json", json.dumps(config, indent=2))

@@ -1,4 +1,4 @@
-"""The trained factor of scores, s ln n + b of n keys: python -m study.tuning.factors RUNS OUT.csv"""
+"""The factor that was trained, s ln n + b of n keys: python -m study.tuning.factors RUNS OUT.csv"""
 
 import csv
 import json
