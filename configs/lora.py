@@ -4,6 +4,10 @@ python scripts/adopt.py models/SmolLM2-135M --workdir=runs/smollm2
 python train.py --config=configs/lora.py --config.init_from=runs/smollm2 --workdir=runs/lora \\
     --config.data.source=text --config.data.path='books/*.txt'
 python scripts/export.py runs/lora --layout=peft --out=adapter      # or the merged model: auto
+
+SmolLM2-135M reads 200 tokens a second on two CPU cores, so the 100 steps take 17 minutes; a step of
+one row holds 1.5 GiB. Expected after 30 steps of one row, on four books: 0.06 nats less at the end
+of rows of 2,048 tokens and 0.04 less at 12,288 (study/tuning).
 """
 
 from ml_collections.config_dict import ConfigDict
