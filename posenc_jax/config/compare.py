@@ -33,6 +33,9 @@ FREE = (
 # Places of text, tokens, tokenizer and weights, which are compared by their content.
 PLACES = ("data.path", "data.valid_path", "data.tokens", "data.tokenizer", "init_from")
 
+# Options of `randomized` that say where tokens stand in training alone.
+JUMPS = "max_position", "positions", "chunks", "tail"
+
 # Fields that change how a run is computed, and nothing that it learns.
 COMPUTED_BY = ("seed", "model.scan", "model.remat", "model.attention")
 
@@ -68,6 +71,8 @@ def unlike(source: Training, config: Training, place: str) -> list[str]:
     config = replace(config, encoding=encoding)
     free = (*COMPUTED_BY, "model.dtype", "model.vocab")
     free += ("model.lora",) if source.model.lora is None else ()
+    if source.encoding.options.get("inner_length"):  # that of the formulas
+        free += tuple(f"encoding.{name}" for name in JUMPS)
     lines = differences(source, config, free, (f"in {place}", "here"))
     return [line for line in lines if line.startswith(("model.", "encoding."))]
 

@@ -12,6 +12,7 @@ from configs import finetune, ladder
 from posenc_jax.config import load
 from posenc_jax.runs import parameters
 from posenc_jax.runs.subject import digest_of, newest_card, types_of, weights_of
+from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.trees import by_path
 
@@ -162,6 +163,18 @@ def test_jumps_without_room_are_refused(whole, encoding, problem):
     fields = {f"encoding.{name}": value for name, value in encoding.items()}
     with pytest.raises(ConfigError, match=problem):
         config_of(whole[0], **fields, **{"extension.scale": 4.0 if "tail" in encoding else 2.0})
+
+
+def test_jumps_go_on_to_a_larger_scale(whole, tmp_path):
+    jumps = {"encoding.name": "randomized", "train_length": 32}
+    before = config_of(whole[0], **jumps | {"encoding.positions": "chunks"})
+    run = Workdir(tmp_path / "run")
+    run.create()
+    run.claim(before)
+    own = {"encoding.positions": "sorted", "encoding.tail": 3, "extension.scale": 4.0}
+    after = config_of(run.path, **jumps | own)
+    assert (before.encoding.options["max_position"], after.encoding.options["tail"]) == (64, 3)
+    assert after.encoding.options["max_position"] == 128
 
 
 def test_a_base_that_is_gone_damaged_or_another_is_named_by_its_digest(tuned, call, tmp_path):
