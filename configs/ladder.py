@@ -9,8 +9,8 @@ numbers (the same, and the frequencies, shared by all layers), layers (both for 
 tokens whose positions jump up to 2 L: the price of short rows, whatever the target length.
 
 On configs/mixture.py:rope, YaRN by 8, 300 steps of any rung take 20 to 75 seconds of one CPU core.
-Expected at 8 L there: lora and all 0.5 nats less than YaRN alone, bias 0.4 less, the others nothing.
-An encoding with an `inner` of its own takes jumps alone: lora and all.
+Expected at 8 L there: lora and all 0.5 nats less than YaRN alone, bias 0.4 less, the rest none. An
+encoding with an `inner` of its own takes jumps alone: lora and all.
 """
 
 from ml_collections.config_dict import ConfigDict

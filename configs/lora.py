@@ -7,7 +7,7 @@ python scripts/export.py runs/lora --layout=peft --out=adapter      # or the mer
 
 SmolLM2-135M reads 200 tokens a second on two CPU cores, so the 100 steps take 17 minutes; a step of
 one row holds 1.5 GiB. Expected after 30 steps of one row, on four books: 0.06 nats less at the end
-of rows of 2,048 tokens and 0.04 less at 12,288 (study/tuning).
+of rows of 2,048 tokens and 0.04 less at 12,288.
 """
 
 from ml_collections.config_dict import ConfigDict
