@@ -122,7 +122,8 @@ def adopt_adapter(source: Path, workdir: Path, base: Path) -> dict[str, Any]:
     begun, digest = weights_of(config)
     own = _filled(arrays, settings, family, config, begun["model"])
     params: dict[str, Arrays] = jax.device_get(begun | {"model": own})
-    card, digests = newest_card(base), read_trained_on(base, newest_card(base))
+    card = newest_card(base)
+    digests = read_trained_on(base, card)
     run.create()
     if (base / TOKENIZER).exists():
         write_atomically(run / TOKENIZER, (base / TOKENIZER).read_text(encoding="utf-8"))

@@ -33,7 +33,7 @@ from posenc_jax.pretrained.families import (
 from posenc_jax.pretrained.rope import ORIGINAL
 from posenc_jax.pretrained.sources import SINGLE
 from posenc_jax.runs.parameters import trained_arrays
-from posenc_jax.runs.subject import load_run
+from posenc_jax.runs.subject import load_run, places_of_base
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import read_json, write_atomically
 from posenc_jax.runtime.trees import by_path
@@ -67,8 +67,7 @@ def lineage_of(workdir: Path) -> Iterator[tuple[Training, dict[str, Any]]]:
         config = saved_config(workdir)
         yield config, read_json(workdir / "status.json")
         if config.init_from:
-            source = Path(config.init_from)
-            beside = workdir.resolve().parent / source.name
+            source, beside = places_of_base(config, workdir)
             yield from lineage_of(source if source.exists() else beside)
 
 

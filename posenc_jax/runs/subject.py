@@ -232,9 +232,8 @@ def refuse_another_base(card: Mapping[str, Any], config: Training, workdir: Path
 def base_of(config: Training, digest: str, workdir: Path) -> tuple[Path, int]:
     """The folder and step of the weights that a run began with: in `init_from`, or in a run of
     that name beside it."""
-    source = Path(config.init_from)
-    beside = workdir.resolve().parent / source.name
-    for place in dict.fromkeys((source, beside)):
+    source, beside = places = places_of_base(config, workdir)
+    for place in dict.fromkeys(places):
         for step in reversed(steps_of(place)):
             with suppress(Damaged), closing(Checkpoints(place, read_only=True)) as checkpoints:
                 if digest_of(checkpoints.card(step)) == digest:
@@ -245,6 +244,12 @@ def base_of(config: Training, digest: str, workdir: Path) -> tuple[Path, int]:
         f"at {beside}, or name its place: init_from in {workdir / 'config.json'}, or "
         "--config.init_from=RUN of train.py"
     )
+
+
+def places_of_base(config: Training, workdir: Path) -> tuple[Path, Path]:
+    """Where the run may be that another began with: as it was named, and beside that one."""
+    source = Path(config.init_from)
+    return source, workdir.resolve().parent / source.name
 
 
 def types_of(workdir: Path) -> dict[str, np.dtype]:
