@@ -20,7 +20,8 @@ class Plus(PerLayer, kw_only=True):
     def bias(self, q, k):
         bias = self.added.bias(q, k)
         assert bias is not None
-        bias, inner = self.gate[:, None, None] * bias, self.inner.bias(q, k)
+        gate = jnp.expand_dims(self.gate, (*range(bias.ndim - 3), -2, -1))  # [..., H, 1, 1]
+        bias, inner = gate * bias, self.inner.bias(q, k)
         return bias if inner is None else bias + inner
 
 
