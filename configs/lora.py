@@ -6,8 +6,9 @@ python train.py --config=configs/lora.py --config.init_from=runs/smollm2 --workd
 python scripts/export.py runs/lora --layout=peft --out=adapter      # or the merged model: auto
 
 SmolLM2-135M reads 200 tokens a second on two CPU cores, so the 100 steps take 17 minutes; a step of
-one row holds 1.5 GiB. Expected after 30 steps of one row, two seeds: copies beyond 6,144 tokens
-keep 0.77 of what near ones save, and 0.67 without training; the loss on books stays as it was.
+one row holds 1.5 GiB. Expected after 30 steps of one row at 3e-3, three seeds: in rows of 12,288
+tokens the loss on books stays as it was (-0.01 nats [-0.07, 0.05]), and passages that have a copy
+128 tokens back cost 0.46 more.
 """
 
 from ml_collections.config_dict import ConfigDict

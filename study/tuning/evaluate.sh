@@ -9,9 +9,9 @@ for run in "$runs"/*-s[0-9]*; do
   python eval_extrapolation.py --workdir="$run" $text --config.name=choose --config.data.part=choose \
     --config.extensions=none,yarn:8 --config.window=False
 done
-for seed in 0 1 2 3 4; do
-  [ -f "$runs/search_$seed.csv" ] ||
-    python -m study.tuning.search "$runs"/ladder-all-s$seed-learning_rate=0.001-* "$runs/search_$seed.csv"
+for rung in "$runs"/ladder-all-s[0-9]-learning_rate=0.001-*; do
+  seed=${rung##*-all-s} seed=${seed%%-*}
+  [ -f "$runs/search_$seed.csv" ] || python -m study.tuning.search "$rung" "$runs/search_$seed.csv"
   found=$(tail -n +2 "$runs/search_$seed.csv" | sort -t, -k3g | head -1 | cut -d, -f2)
   python eval_extrapolation.py --workdir="$runs/mixture-rope-s$seed" $text --config.name=text-search \
     --config.window=False --config.extensions="$found"

@@ -5,6 +5,7 @@ Rows of the small model are in rows/small, those of SmolLM2 in rows/smollm2.csv.
 
 import re
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,11 +20,11 @@ from study.tuning import rates
 L, FAR = 64, 512
 NOTHING, SEARCH = "nothing", "search"
 RUNGS = {  # in words
-    "temperature": "one temperature",
+    "temperature": "a temperature",
     "numbers": "and shared frequencies",
     "layers": "both for each layer",
     SEARCH: "search over YaRN's options",
-    "long_temperature": "one temperature, rows of 8 L",
+    "long_temperature": "a temperature, rows of 8 L",
     "long_numbers": "and shared frequencies, rows of 8 L",
     "bias": "a bias (FIRE)",
     "lora": "LoRA, rank 8",
@@ -97,16 +98,21 @@ def ladder() -> Table:
     return Table("", ["trained", "rate", "text at 8 L", "text at L", "answers at 8 L"], body)
 
 
-def of_rates() -> Table:
-    """Nats per token at 8 L of a split to choose by, of seed 0, by rung and rate."""
-    tried = pd.read_csv(rates.ROWS)
-    found = tried.pivot(index="rung", columns="rate", values="nll")
+def of_rates(file: Path = rates.ROWS, value: str = "nll") -> Table:
+    """Nats per token by which rates are chosen, of seed 0, by rung and rate: of the small model at
+    8 L on a split to choose by."""
+    found = pd.read_csv(file).pivot(index="rung", columns="rate", values=value)
     body = [
-        [words, *(f"{nats:.3f}" for nats in found.loc[rung])]
+        [words, *("" if np.isnan(nats) else f"{nats:.3f}" for nats in found.loc[rung])]
         for rung, words in RUNGS.items()
-        if rung != SEARCH
+        if rung in found.index
     ]
     return Table("", ["trained", *(f"{rate:g}" for rate in found.columns)], body)
+
+
+def of_rates_on_books() -> Table:
+    """Of SmolLM2, on the last 15 of its jumped rows."""
+    return of_rates(STUDY / "tuning" / "rows" / "smollm2_rates.csv", "nats")
 
 
 def factors() -> Table:
@@ -119,45 +125,59 @@ def factors() -> Table:
     return Table("", ["trained", "at 64 keys", "at 512 keys"], body)
 
 
-ROW, FAR_BACK = 12_288, 6_144  # tokens; without an extension SmolLM2 hardly reads 7,168 back
+ROW, OWN = 12_288, 8_192  # tokens, and L
+FAR_BACK = 6_144  # tokens back; without an extension SmolLM2 hardly reads 7,168 back
 
 
 @cache
 def books() -> pd.DataFrame:
     """Nats and targets of the runs of smollm2.sh, means of seeds: by rung, what was scored, and
-    book. Copies are those from 6,144 tokens back on."""
+    book. Copies are those from 6,144 tokens back on, and again those beyond L."""
     rows = pd.read_csv(STUDY / "tuning" / "rows" / "smollm2.csv.xz")
-    named = rows.run.str.extract(r"^(?P<rung>\w+)-s(?P<seed>\d)-")
+    named = rows.run.str.extract(r"^(?P<rung>\w+)-s(?P<seed>\d)-rate=(?P<rate>.+)$")
+    chosen = named.rung.map(best_on_books())
+    kept = (named.rate.astype(float) == chosen) | named.rung.isna()
+    rows, named = rows[kept], named[kept]
     found = rows.part.fillna("").str.extract(r"^(?:(?P<kind>[a-z]+)-)?(?P<back>\d+)$")
     rows = rows.assign(rung=named.rung.fillna(NOTHING), seed=named.seed.fillna("0"))
     rows["kind"] = found.kind.fillna("far").where(rows.protocol == "copies", rows.length)
-    far = (rows.length == ROW) & (found.back.astype(float) >= FAR_BACK)
-    rows = rows[(rows.protocol != "copies") | far].astype({"kind": str})
+    back, copies = found.back.astype(float), rows.protocol == "copies"
+    copies &= rows.length == ROW
+    beyond = rows[copies & (back > OWN)].assign(kind=lambda own: own.kind + "-beyond")
+    rows = pd.concat([rows[rows.protocol != "copies"], rows[copies & (back >= FAR_BACK)], beyond])
+    rows = rows.astype({"kind": str})
     sums = rows.groupby(["rung", "seed", "kind", "document"])[["nats", "targets"]].sum()
-    return sums.groupby(["rung", "kind", "document"]).mean()
+    every = sums.groupby(["rung", "kind", "document"])
+    return every.mean().assign(seeds=every.size())
+
+
+def best_on_books() -> dict[str, float]:
+    """The rate of each rung of SmolLM2 whose jumped rows had the lowest loss."""
+    tried = pd.read_csv(STUDY / "tuning" / "rows" / "smollm2_rates.csv").sort_values("nats")
+    return tried.drop_duplicates("rung").set_index("rung").rate.to_dict()
 
 
 def smollm2() -> Table:
-    """What each rung adds to the nats per token of YaRN by 2 alone, and the share that far copies
-    keep, over books."""
-    runs = pd.read_csv(STUDY / "tuning" / "rows" / "smollm2.csv.xz").run.unique()
+    """What each rung adds to the nats per token of YaRN by 2 alone, and the share that copies beyond
+    L keep, over books."""
     body = []
     for rung, words in ({NOTHING: "nothing: YaRN by 2"} | RUNGS).items():
-        own = [run for run in runs if run.startswith(f"{rung}-s")]
-        if not own and rung != NOTHING:
+        if rung not in books().index:
             continue
+        number = books().seeds[rung].iloc[0]
+        own = [f"{best_on_books()[rung]:g}", str(number)] if rung != NOTHING else ["", ""]
         nats = books().nats[rung].unstack("document")
         less, targets = books().nats[NOTHING].unstack("document"), books().targets[rung]
-        line = [words, own[0].partition("rate=")[2] if own else "", str(len(own)) if own else ""]
-        for kind in ("2048", "unread", "near", "far"):
+        line = [words, *own]
+        for kind in ("2048", "unread", "near", "far", "far-beyond"):
             counts = targets[kind].to_numpy()
             line.append(signed(paired(nats.loc[kind], less.loc[kind], counts)))
-        unread, near, far = (nats.loc[kind].to_numpy() for kind in ("unread", "near", "far"))
-        kept = share_kept(targets["far"].to_numpy(), far, near, unread)
+        three = (nats.loc[f"{kind}-beyond"].to_numpy() for kind in ("far", "near", "unread"))
+        kept = share_kept(targets["far-beyond"].to_numpy(), *three)
         body.append([*line, f"{kept.mean:.2f} [{kept.low:.2f}, {kept.high:.2f}]"])
     head = ["trained", "rate", "seeds", "text at 2,048", "text at 12,288"]
-    return Table("", [*head, "near copies", "far copies", "share kept"], body)
+    return Table("", [*head, "near copies", "far copies", "beyond L", "share kept"], body)
 
 
 TABLES = {"tuning-small": ladder, "tuning-factors": factors, "tuning-rates": of_rates}
-TABLES |= {"tuning-smollm2": smollm2}
+TABLES |= {"tuning-smollm2": smollm2, "tuning-smollm2-rates": of_rates_on_books}
