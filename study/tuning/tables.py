@@ -158,8 +158,8 @@ def best_on_books() -> dict[str, float]:
 
 
 def smollm2() -> Table:
-    """What each rung adds to the nats per token of YaRN by 2 alone, and the share that copies beyond
-    L keep, over books."""
+    """What each rung adds to the nats per token of YaRN by 2 alone, and the share that copies
+    beyond L keep, over books."""
     body = []
     for rung, words in ({NOTHING: "nothing: YaRN by 2"} | RUNGS).items():
         if rung not in books().index:
