@@ -12,12 +12,12 @@ from pathlib import Path
 ROWS = Path(__file__).parent / "rows" / "rates.csv"
 
 
-def best() -> dict[str, float]:
+def best(path: Path = ROWS, loss: str = "nll") -> dict[str, float]:
     """The chosen rate of every rung; none before there are rows."""
-    if not ROWS.exists():
+    if not path.exists():
         return {}
-    with ROWS.open(encoding="utf-8") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: -float(row["nll"]))
+    with path.open(encoding="utf-8") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: -float(row[loss]))
     return {row["rung"]: float(row["rate"]) for row in rows}  # the lowest is the last
 
 

@@ -18,6 +18,7 @@ from study.cells import STUDY, rows_of, short, signed
 from study.tuning import rates
 
 L, FAR = 64, 512
+OF_BOOKS = STUDY / "tuning" / "rows" / "smollm2_rates.csv", "nats"  # by which rates are chosen
 NOTHING, SEARCH = "nothing", "search"
 RUNGS = {  # in words
     "temperature": "a temperature",
@@ -112,7 +113,7 @@ def of_rates(file: Path = rates.ROWS, value: str = "nll") -> Table:
 
 def of_rates_on_books() -> Table:
     """Of SmolLM2, on the last 15 of its jumped rows."""
-    return of_rates(STUDY / "tuning" / "rows" / "smollm2_rates.csv", "nats")
+    return of_rates(*OF_BOOKS)
 
 
 def factors() -> Table:
@@ -135,7 +136,7 @@ def books() -> pd.DataFrame:
     book. Copies are those from 6,144 tokens back on, and again those beyond L."""
     rows = pd.read_csv(STUDY / "tuning" / "rows" / "smollm2.csv.xz")
     named = rows.run.str.extract(r"^(?P<rung>\w+)-s(?P<seed>\d)-rate=(?P<rate>.+)$")
-    chosen = named.rung.map(best_on_books())
+    chosen = named.rung.map(rates.best(*OF_BOOKS))
     kept = (named.rate.astype(float) == chosen) | named.rung.isna()
     rows, named = rows[kept], named[kept]
     found = rows.part.fillna("").str.extract(r"^(?:(?P<kind>[a-z]+)-)?(?P<back>\d+)$")
@@ -151,21 +152,15 @@ def books() -> pd.DataFrame:
     return every.mean().assign(seeds=every.size())
 
 
-def best_on_books() -> dict[str, float]:
-    """The rate of each rung of SmolLM2 whose jumped rows had the lowest loss."""
-    tried = pd.read_csv(STUDY / "tuning" / "rows" / "smollm2_rates.csv").sort_values("nats")
-    return tried.drop_duplicates("rung").set_index("rung").rate.to_dict()
-
-
 def smollm2() -> Table:
     """What each rung adds to the nats per token of YaRN by 2 alone, and the share that copies
     beyond L keep, over books."""
-    body = []
+    body, best = [], rates.best(*OF_BOOKS)
     for rung, words in ({NOTHING: "nothing: YaRN by 2"} | RUNGS).items():
         if rung not in books().index:
             continue
         number = books().seeds[rung].iloc[0]
-        own = [f"{best_on_books()[rung]:g}", str(number)] if rung != NOTHING else ["", ""]
+        own = [f"{best[rung]:g}", str(number)] if rung != NOTHING else ["", ""]
         nats = books().nats[rung].unstack("document")
         less, targets = books().nats[NOTHING].unstack("document"), books().targets[rung]
         line = [words, *own]
