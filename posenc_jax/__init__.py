@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from posenc_jax import attention, extensions, pretrained, schemes, testing
+    from posenc_jax.advice import advise
     from posenc_jax.api import curves, evaluate, recipe, train
     from posenc_jax.encoding import (
         Dims,
@@ -45,6 +46,7 @@ _HOME = {
     "build": "schemes",
     "extend": "extensions",
     "load_run": "runs.subject",
+    "advise": "advice",
     "curves": "api",
     "evaluate": "api",
     "recipe": "api",
@@ -69,6 +71,7 @@ __all__ = [
     "Phase",
     "Tokens",
     "Wrapper",
+    "advise",
     "attention",
     "backend",
     "build",

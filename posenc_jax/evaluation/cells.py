@@ -102,8 +102,8 @@ def tree_key(tree: Any) -> str:
     return cell_key(structure=str(jax.tree.structure(tree)), leaves=digests(by_path(tree)))
 
 
-def model_key(model) -> str:
-    return cell_key(config=repr(model.config), leaves=digests(by_path(model)))
+def model_key(config: Any, leaves: Mapping[str, str]) -> str:
+    return cell_key(config=repr(config), leaves=leaves)
 
 
 def cell_key(**facts: Any) -> str:

@@ -12,7 +12,6 @@ from posenc_jax.evaluation.cells import cell_key, model_key, tree_key
 from posenc_jax.evaluation.check import refuse_uncut
 from posenc_jax.evaluation.methods import Method
 from posenc_jax.evaluation.windows import Reading, Text
-from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime import backend
 from posenc_jax.runtime.errors import ConfigError
@@ -44,9 +43,11 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
     _tell_short_scales(requested, largest)
     baseline = [Method("none", None, subject.trained)] if config.window else []
     read = readings(config, subject, text, lengths)
-    model, machine = model_key(subject.parts.model), backend.machine()
-    weights = total_digest(subject.parts.params())[:16]
-    common = facts_of(subject, text.name) | {"weights": weights, **machine}
+    model, machine = (
+        model_key(subject.parts.model.config, subject.digests_of_model),
+        backend.machine(),
+    )
+    common = facts_of(subject, text.name) | {"weights": subject.weights, **machine}
     cells: list[Planned] = []
     skipped: dict[str, None] = {}  # each line once
     for length in lengths:

@@ -201,6 +201,17 @@ def configured(
     return schema.from_fields(fields)
 
 
+def planned(source: str | Path) -> Training:
+    """The configuration of the run that a source becomes, from its config.json alone."""
+    config = sources.config_of(source)
+    try:
+        family = families.family_of(config)
+        settings = families.settings_of(config, family)
+        return configured(family, settings, family.position(settings), None)
+    except ValueError as error:
+        raise ConfigError(f"{source}: {str(error)[:1000]}") from error
+
+
 def _lengths(position: Position, train_length: int | None) -> tuple[int, int]:
     """The longest length it was trained at, and L of the formulas."""
     longest, rope = position.longest or train_length, position.rope

@@ -77,9 +77,7 @@ def save_run(
     """Write a run, with its own extension, and return the layout: `auto` is the one from which it
     was adopted, if that states the run, else the first that does."""
     lineage = list(lineage_of(workdir))
-    if layout == "auto":
-        kinds = [status["adopted"]["model_type"] for _, status in lineage if "adopted" in status]
-        layout = sorted(LAYOUTS, key=lambda name: name not in kinds)
+    layout = layouts_of(workdir) if layout == "auto" else layout
     _checked(layout)  # before weights are read
     model, encoding, config, encoder = load_run(workdir, step)
     # Training in shorter rows, with the extension that the run had, takes no length from it.
@@ -87,12 +85,7 @@ def save_run(
     longest = max([config.train_length, *(before.train_length for before, _ in alike)])
     if isinstance(encoder, tokenizer.Unavailable):
         raise ConfigError(f"{workdir} has no tokenizer to write: {encoder.why}")
-    name, own = "none", config.extension
-    if own.name in TYPES:
-        options = {
-            name: value for name, value in own.options.items() if name in (*NUMBERS, "truncate")
-        }
-        name = composition.text([Part(own.name, own.scale, options)])
+    name = own_extension(config)
     facts: dict[str, Any] = {"prefix": config.data.prefix, "train_length": longest}
     kind = save(model, encoding, encoder, folder, layout=layout, extension=name, **facts)
     if any("adopted" in status for _, status in alike):  # the length that the original states
@@ -100,6 +93,15 @@ def save_run(
         config |= dict.fromkeys(set(LENGTHS) & set(config), longest)
         write_atomically(folder / "config.json", json.dumps(config, indent=2))
     return kind
+
+
+def own_extension(config: Training) -> str:
+    """The extension of a run as the rope type of its file states it; none: no type does."""
+    own = config.extension
+    if own.name not in TYPES:
+        return "none"
+    options = {name: value for name, value in own.options.items() if name in (*NUMBERS, "truncate")}
+    return composition.text([Part(own.name, own.scale, options)])
 
 
 def save(
@@ -122,16 +124,7 @@ def save(
     recognised, and others are stated pair by pair. A ConfigError lists what has no form.
     """
     folder, encoding = Path(folder), _as_read(encoding)
-    tried = []
-    for name in _checked(layout):
-        tried.append(_stated(name, model.config, encoding, train_length or 0, extension))
-        if not tried[-1][1]:
-            break
-    # The nearest layout; one that cannot be read with such settings is far.
-    config, problems = min(tried, key=lambda one: (one[1][:1] == UNREAD, len(one[1])))
-    if problems:
-        kind = config["model_type"]
-        raise ConfigError(f"layout {kind} has no form for:\n  " + "\n  ".join(problems))
+    config = config_with(layout, model.config, encoding, train_length or 0, extension)
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; give a new folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -146,6 +139,30 @@ def save(
     config |= {"bos_token_id": prefix, "eos_token_id": None, "pad_token_id": None}
     write_atomically(folder / "config.json", json.dumps(config, indent=2))
     return config["model_type"]
+
+
+def config_with(
+    layout: str | Sequence[str], model: Config, encoding: Encoding, longest: int, extension: str
+) -> dict[str, Any]:
+    """config.json of a model in the first of some layouts that states it; a ConfigError lists what
+    the nearest one has no form for."""
+    tried = []
+    for name in _checked(layout):
+        tried.append(_stated(name, model, encoding, longest, extension))
+        if not tried[-1][1]:
+            break
+    # One that cannot be read with such settings is far.
+    config, problems = min(tried, key=lambda one: (one[1][:1] == UNREAD, len(one[1])))
+    if problems:
+        kind = config["model_type"]
+        raise ConfigError(f"layout {kind} has no form for:\n  " + "\n  ".join(problems))
+    return config
+
+
+def layouts_of(workdir: Path) -> list[str]:
+    """Layouts of a run, that from which it was adopted first."""
+    kinds = [one["adopted"]["model_type"] for _, one in lineage_of(workdir) if "adopted" in one]
+    return sorted(LAYOUTS, key=lambda name: name not in kinds)
 
 
 def _as_read(encoding: Encoding) -> Encoding:
@@ -316,8 +333,9 @@ def _rotary(rope: RoPE, extension: str) -> Iterator[tuple[int, dict[str, Any]]]:
     pairs = len(freq)
     built = frequencies(base, 2 * pairs)
     scale = max(1.0, _decimal(built[-1] / freq[-1]))
-    grown = freq[-1] ** (-pairs / max(1, pairs - 1))
-    rounded = [float(f"{grown:.{digits}g}") for digits in (4, 7)]
+    place = np.arange(pairs)  # float32 rounds each frequency, so the base is fitted to all
+    grown = float(np.exp(-pairs * (place @ np.log(freq)) / max(1, place @ place)))
+    rounded = [float(f"{grown:.{digits}g}") for digits in (4, 7, 9)]
     theta = next((t for t in (base, *rounded, grown) if _is_series(freq, t)), None)
     short = freq if rope.short is None else np.asarray(rope.short, np.float64)
     if gain == 1 and theta is not None and short is freq:

@@ -47,30 +47,42 @@ PATTERNS = ["*.json", "*.safetensors", "tokenizer*", "vocab*", "merges*"]
 
 
 def read_source(source: str | Path) -> Source:
+    place = _place(source, PATTERNS)
+    return read_gguf(place) if place.is_file() else _folder(place)
+
+
+def config_of(source: str | Path) -> dict[str, Any]:
+    """config.json, or what stands for it in a .gguf file, without weights."""
+    place = _place(source, ["config.json"])
+    return read_gguf(place).config if place.is_file() else _config(place)
+
+
+def _place(source: str | Path, patterns: list[str]) -> Path:
+    """The folder or the .gguf file of a source; files of these patterns come from the Hub."""
     place = expanded(source)
-    if place.is_file() and place.suffix == ".gguf":
-        return read_gguf(place)
-    if place.is_dir():
-        return _folder(place)
+    if place.is_dir() or place.is_file() and place.suffix == ".gguf":
+        return place
     if place.exists() or not may_be_of_hub(str(source)):
         raise ConfigError(
             "SOURCE must be a folder with config.json and *.safetensors, a .gguf file, or an id of "
             f"the Hugging Face Hub; got {str(source)!r}"
         )
-    return _folder(_of_hub(str(source)))
-
-
-def _of_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    what = f"there is no folder {name!r}, and no model of that name from the Hugging Face Hub"
+    what = (
+        f"there is no folder {str(source)!r}, and no model of that name from the Hugging Face Hub"
+    )
     with connected(what):
-        return Path(snapshot_download(name, allow_patterns=PATTERNS))
+        return Path(snapshot_download(str(source), allow_patterns=patterns))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    with reading(folder / "config.json"):
+        return read_json(folder / "config.json")
 
 
 def _folder(folder: Path) -> Source:
-    with reading(folder / "config.json"):
-        config = read_json(folder / "config.json")
+    config = _config(folder)
     files = _shards(folder)
     encoder = tokenizer.Learned(folder)
     hashed = [folder / "config.json", *files, *sorted(folder.glob("tokenizer*.json"))]

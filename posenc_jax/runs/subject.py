@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,14 @@ from posenc_jax.data.texts import OwnText
 from posenc_jax.data.tokenizer import Encoder
 from posenc_jax.encoding import Encoding
 from posenc_jax.runs import parameters
-from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, saved_digest, steps_of
+from posenc_jax.runs.checkpoints import (
+    PARAMETERS,
+    Checkpoints,
+    digests,
+    saved_digest,
+    steps_of,
+    total_digest,
+)
 from posenc_jax.runs.workdir import (
     Workdir,
     keep_trained_on,
@@ -32,7 +39,7 @@ from posenc_jax.runs.workdir import (
 from posenc_jax.runtime.errors import Damaged, DataError, OtherConfig, Stop
 from posenc_jax.runtime.files import read_json, write_atomically
 from posenc_jax.runtime.terminal import printable
-from posenc_jax.runtime.trees import with_leaves
+from posenc_jax.runtime.trees import by_path, with_leaves
 
 Placing = Callable[[parameters.Params], parameters.Params]
 TRIES = 20  # attempts to read a run that saves and removes checkpoints
@@ -53,6 +60,15 @@ class Subject:
     digests: np.ndarray  # uint64, ascending: of the documents it was trained on
     text: OwnText
     prefix: int | None = None  # data.prefix
+
+    @cached_property
+    def digests_of_model(self) -> dict[str, str]:
+        return digests(by_path(self.parts.model))
+
+    @cached_property
+    def weights(self) -> str:
+        """A short digest of all arrays."""
+        return total_digest(self.parts.params())[:16]
 
     @property
     def original(self) -> int:

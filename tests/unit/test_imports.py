@@ -12,7 +12,7 @@ PACKAGE = ROOT / "posenc_jax"
 LAYERS = (
     "runtime.errors checks registry runtime fields composition display "
     "encoding layers positions attention schemes extensions data config "
-    "tracking runs pretrained training evaluation plots sweeping report api testing"
+    "tracking runs pretrained training evaluation plots sweeping report api advice testing"
 ).split()
 INDEPENDENT = [("training", "evaluation"), ("sweeping", "training")]
 
