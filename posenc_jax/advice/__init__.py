@@ -24,7 +24,7 @@ from posenc_jax.checks import known
 from posenc_jax.config import Training
 from posenc_jax.config.resolve import trained_length
 from posenc_jax.display import text as in_lines
-from posenc_jax.evaluation import evaluate, protocols
+from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS
 from posenc_jax.pretrained import adopt, saving
 from posenc_jax.runs import parameters
@@ -97,11 +97,9 @@ def advise(
         stack.enter_context(locked(folder, "another extend.py in this folder"))
         if not is_run and Workdir(run).config() is None:
             adopt.adopt(source, run, dtype="bfloat16")
-        adopted = read_json(run / "status.json").get("adopted", {})
-        if not is_run and adopted.get("source") != str(source):
-            raise ConfigError(f"{run} is of {adopted.get('source')}; give another --workdir")
-        if adopted:
-            evaluate.tell_unknown()
+        origin = read_json(run / "status.json").get("adopted", {}).get("source")
+        if not is_run and origin != str(source):
+            raise ConfigError(f"{run} is of {origin}; give another --workdir")
         measuring = Measuring(
             run, folder / "cells", to, prompts, data, TEXTS, rate, lambda: bool(signals)
         )
@@ -148,7 +146,7 @@ class _Advising:
         source: str,
     ):
         self.measuring, self.prompts, self.folder = measuring, measuring.prompts, folder
-        self.layouts, self.extension = saving.layouts_of(run), config.extension
+        self.layouts, self.extension = saving.layouts_of(saving.lineage_of(run)), config.extension
         self.own, self.engine, self.source = saving.own_extension(config), engine, source
         self.blocks: dict[str, Mapping[str, paste.Block]] = {}
         self.left_out = ""

@@ -65,8 +65,6 @@ def evaluate(
             if text is None:
                 text = choose(config, subject, lengths, signals, earlier)
                 processes.check_same(text.hash, "text", DataError)
-                if isinstance(subject.text.source, Unknown):
-                    tell_unknown()
                 _tell_targets(config, subject, lengths, text)
             unfit = {}  # the default list is for every encoding, and asks for those that fit
             if config.extensions != Evaluation.extensions:
@@ -117,6 +115,8 @@ def choose(
 ) -> Text:
     """Choose the windows of an evaluation, from documents that the run was not trained on."""
     source = texts.text_of(config.data, subject.text, subject.tokenizer, stopping)
+    if isinstance(subject.text.source, Unknown):
+        warn("the documents that this model was trained on are unknown; it may know this text")
     kept = source.split.without(subject.digests)
     if not kept.all():
         skipped = (
@@ -156,10 +156,6 @@ def _name(config: Evaluation, earlier: records.Record, usual: str, data: str) ->
             f"name = {name!r} is used by an evaluation of another text of this run; take another"
         )
     return f"{name}-{data[:6]}"
-
-
-def tell_unknown() -> None:
-    warn("the documents that this model was trained on are unknown; it may know this text")
 
 
 def _tell_targets(config: Evaluation, subject: Subject, lengths: list[int], text: Text) -> None:

@@ -43,10 +43,8 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
     _tell_short_scales(requested, largest)
     baseline = [Method("none", None, subject.trained)] if config.window else []
     read = readings(config, subject, text, lengths)
-    model, machine = (
-        model_key(subject.parts.model.config, subject.digests_of_model),
-        backend.machine(),
-    )
+    model = model_key(subject.parts.model.config, subject.digests_of_model)
+    machine = backend.machine()
     common = facts_of(subject, text.name) | {"weights": subject.weights, **machine}
     cells: list[Planned] = []
     skipped: dict[str, None] = {}  # each line once

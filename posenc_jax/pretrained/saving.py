@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def save_run(
     """Write a run, with its own extension, and return the layout: `auto` is the one from which it
     was adopted, if that states the run, else the first that does."""
     lineage = list(lineage_of(workdir))
-    layout = layouts_of(workdir) if layout == "auto" else layout
+    layout = layouts_of(lineage) if layout == "auto" else layout
     _checked(layout)  # before weights are read
     model, encoding, config, encoder = load_run(workdir, step)
     # Training in shorter rows, with the extension that the run had, takes no length from it.
@@ -159,9 +159,9 @@ def config_with(
     return config
 
 
-def layouts_of(workdir: Path) -> list[str]:
+def layouts_of(lineage: Iterable[tuple[Training, Mapping[str, Any]]]) -> list[str]:
     """Layouts of a run, that from which it was adopted first."""
-    kinds = [one["adopted"]["model_type"] for _, one in lineage_of(workdir) if "adopted" in one]
+    kinds = [status["adopted"]["model_type"] for _, status in lineage if "adopted" in status]
     return sorted(LAYOUTS, key=lambda name: name not in kinds)
 
 

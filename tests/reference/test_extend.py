@@ -36,7 +36,8 @@ def test_transformers_computes_what_was_measured(name, fields, owns, limit, meth
     subject = load_subject(tmp_path / "run")
     target = TOKENS.shape[1]
     encoding, _ = methods.extended_encoding(subject, method, target)
-    layouts, own = saving.layouts_of(tmp_path / "run"), "none" if owns is None else "llama3:8"
+    layouts = saving.layouts_of(saving.lineage_of(tmp_path / "run"))
+    own = "none" if owns is None else "llama3:8"
     blocks = paste.blocks(subject, layouts, own, method, target, "model")
     text = blocks["transformers"].text
     pasted, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])

@@ -24,7 +24,7 @@ def blocks(tmp_path_factory):
     write(folder / "model", config=LONG)
     adopt(folder / "model", folder / "run")
     subject = load_subject(folder / "run")
-    layouts = saving.layouts_of(folder / "run")
+    layouts = saving.layouts_of(saving.lineage_of(folder / "run"))
     return lambda method: paste.blocks(subject, layouts, "none", method, 128, "owner/model")
 
 
@@ -78,7 +78,8 @@ def test_a_file_with_rope_scaling_of_its_own_keeps_it_in_llama_cpp(tmp_path):
     config = LONG | {"max_position_embeddings": 256, "rope_scaling": scaled}
     write(tmp_path / "model", config=config)
     adopt(tmp_path / "model", tmp_path / "run")
-    subject, layouts = load_subject(tmp_path / "run"), saving.layouts_of(tmp_path / "run")
+    subject, lineage = load_subject(tmp_path / "run"), saving.lineage_of(tmp_path / "run")
+    layouts = saving.layouts_of(lineage)
     own = saving.own_extension(run_config(tmp_path / "run"))
     none, yarn = (
         paste.blocks(subject, layouts, own, method, 512, "m.gguf") for method in ("none", "yarn:8")
