@@ -179,8 +179,10 @@ class _Advising:
 
     def _tell(self, one: Finding, plain: Finding) -> None:
         price = one.price(plain, self.prompts).mean
-        reach = f"half of a copy is kept up to {one.reach:,} tokens back, at least {one.least:.2f}"
-        say(f"{one.method}: {reach}; costs {price:.3f} nats per token")
+        kept = (
+            f"keeps at least {one.least:.2f} of a near copy, half up to {one.reach:,} tokens back"
+        )
+        say(f"{one.method}: {kept}; costs {price:.3f} nats per token")
 
     def decided(self, screened: Sequence[Finding], until: float) -> list[Finding]:
         """No extension and the best methods on more texts."""
@@ -229,9 +231,11 @@ class _Advising:
         sentences = [page.claim(choice, plain, self.prompts, beside)]
         if choice.finding is not best.finding:
             sentences.append(f"Best of all: {page.claim(best, plain, self.prompts, [first])}")
+        given: dict[str, list[str]] = {}
         for engine in [self.engine] if self.engine else paste.NAMES:
-            words = self._pasted(engine, choice.finding.method, screened, decided)
-            sentences.append(f"- {engine}: {words}")
+            words, place = self._pasted(engine, choice.finding.method, screened, decided)
+            given.setdefault(words, []).append(place)
+        sentences += [f"- {words}: {', '.join(places)}" for words, places in given.items()]
         sentences += filter(None, (self.left_out, more))
         names = [one.method for one in decided]
         before = screened if first.units != plain.units else []
@@ -246,19 +250,18 @@ class _Advising:
 
     def _pasted(
         self, engine: str, method: str, screened: Sequence[Finding], decided: Sequence[Finding]
-    ) -> str:
-        """Write what an engine is given: the method chosen, or the best that it reads right."""
+    ) -> tuple[str, str]:
+        """Write what an engine is given: the method chosen, or the best that it reads right.
+        In words, and where it is."""
         fault = self._of(method)[engine].fault
         own = self._choice(decided, engine) or self._choice(screened, engine)
-        misread = f"; {method}: {fault}" if fault else ""
+        misread = f"{method}: {fault}; " if fault else ""
         if own is None:
-            return f"none of these{misread}"
+            return f"{misread}no other is read right", engine
         one = own.finding
         beside = decided[0] if one in decided else screened[0]
         price = one.price(beside, self.prompts).mean
         path = page.write_block(self.folder, engine, self._of(one.method)[engine])
         known = paste.found_of(engine, self.layouts[0])
-        return (
-            f"{one.method}, which keeps at least {one.least:.2f} and costs {price:.3f} "
-            f"({one.units}): {path} ({known}){misread}"
-        )
+        numbers = f"keeps at least {one.least:.2f} and costs {price:.3f} ({one.units})"
+        return f"{misread}{one.method} {numbers}", f"{path} ({known})"

@@ -36,9 +36,8 @@ def blocks(
     try:
         sizes = subject.parts.model.config
         config = saving.config_with(layouts, sizes, encoding, longest, stated)
-    except ConfigError as error:
-        reason = f"config.json cannot state it: {str(error).splitlines()[-1].strip()}"
-        return dict.fromkeys(NAMES, Block("", reason))
+    except ConfigError:
+        return dict.fromkeys(NAMES, Block("", "neither config.json nor flags state it"))
     found = {name: _of_config(name, config, target, shlex.quote(model)) for name in ENGINES}
     return found | {LLAMA_CPP: _of_llama_cpp(config, own, method, target, model)}
 

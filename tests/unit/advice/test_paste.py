@@ -69,7 +69,9 @@ def test_ntk_is_a_base_for_every_engine(blocks, factor):
 
 def test_what_no_rope_type_states_is_for_no_engine(blocks):
     for method in ("self_extend:group=4", "dca"):
-        assert all("config.json cannot state it" in b.fault for b in blocks(method).values())
+        assert all(
+            b.fault == "neither config.json nor flags state it" for b in blocks(method).values()
+        )
 
 
 def test_a_file_with_rope_scaling_of_its_own_keeps_it_in_llama_cpp(tmp_path):
