@@ -13,7 +13,7 @@ _PARTS = (
     "hard, beyond, one-pass, apart-5-8, back-65-128; depth: 0.1-0.2) or change to the text (order: "
     "shuffled-16; copies: 9216 with a copy 9,216 tokens back, near-9216 with one 128 back, "
     "unread-9216 without; riffle: alone, riffled, foreign, and the differences price, null-price "
-    "and saved; planted: 0, or 3-128 with 3 older settings 128 tokens apart)"
+    "and saved; revised: 412-50 with the last setting 412 back and 50 between, older-, absent-)"
 )
 OF_PROTOCOL = Column("")  # declared by protocols, and here for its place alone
 COMMON = {

@@ -284,6 +284,7 @@ def summed(
     marked = np.zeros(nats.shape) if split.answers is None else split.answers[targets]
     if reading.counts is not None:
         marked = marked * reading.counts(chosen)
+    first = chosen == split.tokens[targets]
     older = np.zeros(nats.shape, bool)
     if reading.older is not None:
         older[scored] = (reading.older == chosen[scored][:, None]).any(axis=1)
@@ -293,7 +294,7 @@ def summed(
         tokens=by_document(ones),
         bytes=by_document(widths if split.lossless else np.zeros(nats.shape)),
         answers=by_document(marked),
-        right=by_document(marked * (chosen == split.tokens[targets])),
+        right=by_document(marked * (first if reading.right is None else reading.right(nats))),
         older_right=by_document(marked * older),
         early=by_document(ones, scored & early),
         within_nats=by_document(nats, within),

@@ -26,18 +26,21 @@ from posenc_jax.runtime.errors import ConfigError
 class Hidden(Wrapper):
     """An encoding with keys that a query does not see, in addition to those it would not see."""
 
-    key: jax.Array  # [B, T], index of the key that each query does not see; -1: none
+    key: jax.Array  # [B, T], index of the first key that each query does not see; -1: none
+    end: jax.Array  # [B, T], index after the last
     unseen: jax.Array  # [B, T], keys that no other token sees
 
     def read(self, x, before=None, document=None):
         index = jnp.broadcast_to(jnp.arange(x.shape[1]), self.key.shape)
-        own = {"index": index, "key": self.key, "unseen": self.unseen}
+        own = {"index": index, "key": self.key, "end": self.end, "unseen": self.unseen}
         return (self.inner.read(x, before, document) or {}) | own
 
     def bias(self, q, k):
         bias = self.inner.bias(q, k)
         q_index, k_index = q.features["index"][:, :, None], k.features["index"][:, None, :]
-        mask = q.features["key"][:, :, None] == k_index
+        mask = (q.features["key"][:, :, None] <= k_index) & (
+            k_index < q.features["end"][:, :, None]
+        )
         mask |= k.features["unseen"][:, None, :] & (q_index != k_index)
         mask = jnp.broadcast_to(mask[:, None], (len(mask), self.dims.heads, *mask.shape[1:]))
         return jnp.where(mask, NONE, 0.0 if bias is None else bias)
@@ -129,6 +132,7 @@ def _answers(
             dims=encoding.dims,
             inner=encoding,
             key=jnp.asarray(key[batch]),
+            end=jnp.asarray(key[batch] + 1),
             unseen=jnp.asarray(unseen[batch]),
         )
         answered = _answered(model, hidden, pairs.rows[batch])

@@ -77,6 +77,8 @@ class Reading:
     older: np.ndarray | None = None  # [scored, settings], the answers that older settings give
     # Which of the last targets [N, last] count as answers, from the tokens ranked first.
     counts: Callable[[np.ndarray], np.ndarray] | None = None
+    # Which of them are right, from their nats; None: those ranked first.
+    right: Callable[[np.ndarray], np.ndarray] | None = None
     unchanged: "Reading | None" = None  # the same targets in the text before it was changed
 
     def scored(self) -> np.ndarray:  # [N, length]

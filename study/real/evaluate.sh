@@ -28,8 +28,3 @@ evaluate far-streaming streaming 32768,65536 "" 3                        # on a 
 evaluate copies-32k none,yarn:4,ntk:4,streaming 32768 --config.protocols=copies
 evaluate copies none,yarn:2,self_extend,streaming,ntk:2 12288 --config.protocols=copies    # on a CPU, 63 minutes of one core; four passages a distance, the others one
 evaluate devices none,yarn:2,streaming,self_extend 12288,16384           # on the H200, and in another workdir on a CPU
-
-$adopt --workdir=runs/smollm2
-python eval_extrapolation.py --workdir=runs/smollm2 $books --config.documents=8 --config.windows=2 --config.name=planted \
-  --config.protocols=planted --config.lengths=1024 \
-  --config.extensions=none,yarn:4,self_extend:window=64:group=4,yarn:16,self_extend:window=64:group=16,ntk:4,ntk:16    # an hour on two cores

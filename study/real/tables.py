@@ -88,24 +88,9 @@ def crossing() -> Table:
     return of_documents(rows, lines, {f"{back:,}": {"back": back} for back in BACK})
 
 
-def of_order() -> Table:
-    """Right answers of 16, by the number of older values and the tokens between two."""
-    rows = of_protocol("planted")
-    sums = rows[rows.method == "none"].groupby("part")[["targets", "right"]].sum()
-    parts = sorted(sums.index, key=lambda part: [*map(int, part.split("-"))])
-    older = [int(part.split("-")[0]) for part in parts]
-    head = ["right of 16", "none older", *(part.replace("-", " older, ") for part in parts[1:])]
-    body = [
-        ["SmolLM2", *(f"{sums.right[part]}" for part in parts)],
-        ["a reader without order", *(f"{16 / (k + 1):g}" for k in older)],
-    ]
-    return Table("", head, body)
-
-
 TABLES = {
     "real": of_methods,
     "real-copies": lambda: saved(ROW, BACK),
     "real-crossing": crossing,
     "real-far": lambda: saved(FAR_ROW, FAR_BACK),
-    "real-order": of_order,
 }

@@ -13,7 +13,7 @@ from sizes import VARIANTS
 
 from posenc_jax import registry, schemes
 from posenc_jax.data import tokenizer
-from posenc_jax.evaluation.protocols import planted
+from posenc_jax.evaluation.protocols import revised
 from posenc_jax.pretrained.adopt import adopt
 from posenc_jax.runs.metrics import read_metrics
 
@@ -245,7 +245,7 @@ def test_an_evaluation_on_four_devices_equals_one(encoding, extensions, call, tm
     """Every protocol of a text with answers, and windows that do not fill the devices."""
     fields = {"data.source": "synthetic", "data.documents": 60, "data.path": None} | ORDERED
     call("train.py", tmp_path / "run", config=encoding, **fields)
-    chosen = {*registry.protocols()} - {"planted"}  # which needs an adopted model
+    chosen = {*registry.protocols()} - {"revised"}  # which needs an adopted model
     words = [*ASKED, f"--config.extensions={extensions}", f"--config.protocols={','.join(chosen)}"]
     # The reference of longppl is trained at the longest length.
     call("train.py", tmp_path / "reference", config=encoding, train_length=8 * 32, **fields)
@@ -261,9 +261,10 @@ def test_an_evaluation_on_four_devices_equals_one(encoding, extensions, call, tm
 @pytest.mark.slow
 def test_an_adopted_model_on_four_devices_equals_one(tmp_path):
     sentences = [
-        planted.SENTENCE.format(name, value) * 4
-        for name in planted.NAMES
-        for value in planted.VALUES
+        form.format(name, value) * 4
+        for form, values in revised.FORMS.items()
+        for name in revised.NAMES
+        for value in values.split()
     ]
     config = LLAMA | {"vocab_size": 600}
     folder = write(tmp_path / "llama", drawn(config=config), config)
@@ -272,7 +273,7 @@ def test_an_adopted_model_on_four_devices_equals_one(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text(" ".join(map(str, range(number, number + 400))))
     words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
-    words += ["--config.lengths=256", "--config.protocols=planted", "--config.window=False"]
+    words += ["--config.lengths=256", "--config.protocols=revised", "--config.window=False"]
     cases = [(4, 1, 0), (4, 4, 0), (4, 2, 64), (4, 1, 64)]
     cases = [(*case, sharding) for case in cases for sharding in ("replicated", "fsdp")]
     whole = [(1, 1, piece, "replicated") for piece in (0, 64)]

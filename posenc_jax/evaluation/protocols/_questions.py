@@ -14,10 +14,10 @@ NEVER = np.iinfo(np.int64).max
 OF_ANSWERS = {
     "chance": Column("accuracy of a guess", float),
     "ceiling": Column("accuracy of a reader that finds every setting in its window", float),
-    "orderless": Column("accuracy of a reader without order (variables, planted)", float),
+    "orderless": Column("accuracy of a reader without order (variables, revised)", float),
 }
 OF_SETTINGS = OF_ANSWERS | {"older": Column("older settings of the asked names", int)}
-SEPARATION = Column("tokens between the last two settings (last_of_two, planted)", str)
+SEPARATION = Column("tokens between the last two settings (last_of_two, revised)", str)
 
 
 class Settings(NamedTuple):

@@ -173,20 +173,21 @@ def test_a_hidden_key_gets_no_weight_and_others_share_its_own(make_model, name, 
     encoding = posenc_jax.extend(extension, encoding, 2.0)
     tokens = np.random.default_rng(0).integers(0, VOCAB, (2, length)).astype(np.int32)
     key, unseen = np.full((2, length), -1, np.int32), np.zeros((2, length), bool)
+    end = np.zeros_like(key)
 
     def weights(read):
         return list(diagnostics.attention_weights(model, read, tokens))
 
     def hidden():
-        return Hidden(dims=encoding.dims, inner=encoding, key=key, unseen=unseen)
+        return Hidden(dims=encoding.dims, inner=encoding, key=key, end=end, unseen=unseen)
 
     plain, nothing = weights(encoding), weights(hidden())
     for one, other in zip(plain, nothing, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    key[0, length - 3], unseen[1, 5] = 4, True
+    key[0, length - 3], end[0, length - 3], unseen[1, 5] = 4, 6, True
     for layer, one in enumerate(weights(hidden())):
         own, before = np.asarray(one), np.asarray(plain[layer])
-        assert np.all(own[0, :, length - 3, 4] == 0) and np.all(own[1, :, 6:, 5] == 0)
+        assert np.all(own[0, :, length - 3, 4:6] == 0) and np.all(own[1, :, 6:, 5] == 0)
         assert np.all(own[1, :, 5, 5] > 0)  # a token sees itself
         np.testing.assert_allclose(own.sum(axis=-1), 1, atol=1e-5)
         if layer == 0:  # other queries read what they did

@@ -103,7 +103,7 @@ def test_a_selection_has_a_form_of_its_own_and_a_column_counts_before_its_row():
 
 
 def test_parts_are_in_the_order_of_all_their_numbers():
-    row = cell("rope-a", "none", 0.5)[0] | {"protocol": "planted"}
+    row = cell("rope-a", "none", 0.5)[0] | {"protocol": "revised"}
     parts = ["3-8", "1-512", "1-8", "0", "1-32"]
     made = every(gathered([row | {"part": part} for part in parts]))[0]
     assert made.head == ["", "0", "1-8", "1-32", "1-512", "3-8"]

@@ -1,0 +1,19 @@
+# The evaluations of the page on pretrained models: bash study/order/pretrained.sh BOOKS RUNS
+# BOOKS has the text of a book per line, {"text": ...}; docs/pretrained.md has the downloads of both models.
+# DCA's chunk is 3/4 of the L of a run, so a model is adopted with several.
+read_books() {
+  python eval_extrapolation.py --workdir=$1 --config.data.source=jsonl --config.data.path=$books --config.documents=24 --config.windows=1 \
+    --config.protocols=revised --config.lengths=512 --config.window=False --config.extensions=$2
+}
+books=$1
+for model in smollm2=SmolLM2-135M-Instruct.Q4_1.gguf gemma3=gemma-3-270m.gguf; do
+  name=${model%%=*}
+  python scripts/adopt.py ${model#*=} --workdir=$2/$name
+  read_books $2/$name none,self_extend:group=512:window=16,yarn:2
+  for chunk in 96 112 128 192; do
+    python scripts/adopt.py ${model#*=} --workdir=$2/$name-$chunk --train_length=$chunk
+    read_books $2/$name-$chunk dca
+  done
+  python -m study.order.hidden $2/$name $books
+done
+python -m study.order.pretrained $2
