@@ -25,6 +25,7 @@ CASES = {  # name -> recipe, fields of its encoding
     "rope": ("rope", {}),
     "rope, imaginary": ("rope", {"imaginary": True}),
     "pope": ("pope", {}),
+    "fope": ("fope", {}),
     "alibi": ("alibi", {}),
     "t5": ("t5", {}),
     "fire": ("fire", {}),

@@ -33,6 +33,30 @@ def pope(q, k, v, bias, base=10_000.0):
     return _attended(np.einsum("ihk,jhk,ijhk->hij", q, k, np.cos(angle)) / size**0.5, v)
 
 
+def fope(q, k, v, cosines, sines, train_length, base=10_000.0):
+    """FoPE, Hua et al. 2024, arXiv:2412.17739: outputs [T, H, K].
+
+    Of the pairs (i, i + K/2) of a head the F with theta_i >= 2 pi / train_length are turned: the
+    cosine of pair i at position t is sum over j < F of cosines[h, j, i] cos(theta_j t), the sine
+    that over sines[h, j, i] sin(theta_j t), of `cosines` and `sines` [H, F, F]. The other pairs
+    stay as they are: cosine 1, sine 0.
+    """
+    q, k, v, cosines, sines = (np.asarray(x, np.float64) for x in (q, k, v, cosines, sines))
+    theta = _theta(q.shape[-1], base)
+    turned = np.count_nonzero(theta >= 2 * math.pi / train_length)
+    angle = np.multiply.outer(np.arange(len(q)), theta[:turned])  # [T, F]
+    cos = np.einsum("tj,hji->thi", np.cos(angle), cosines)
+    sin = np.einsum("tj,hji->thi", np.sin(angle), sines)
+    still = np.ones((*cos.shape[:2], len(theta) - turned))
+    cos, sin = np.concatenate([cos, still], -1), np.concatenate([sin, 0 * still], -1)
+
+    def rotated(x):
+        first, second = np.split(x, 2, axis=-1)
+        return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+    return _attended(_products(rotated(q), rotated(k)) / q.shape[-1] ** 0.5, v)
+
+
 def rope_imaginary(q, k, v, base=10_000.0):
     """RoPE++, Liu et al. 2025, arXiv:2512.07525: outputs [T, H, K].
 

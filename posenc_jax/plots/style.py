@@ -51,6 +51,7 @@ ENCODINGS = {
     "stick_breaking": ("#BB5566", "_"),
     "pope": ("#EE7733", "|"),
     "retention": ("#88CCEE", "8"),
+    "fope": ("#AA3377", "x"),
     "plus": ("#775500", "H"),
 }
 EXTENSIONS = {
@@ -82,8 +83,9 @@ EXTENSIONS |= {name: EXTENSIONS[static] for name, (static, _) in FOLLOWING.items
 NAMES = {"rope": "RoPE", "alibi": "ALiBi", "nope": "NoPE", "t5": "T5", "fire": "FIRE", "fox": "FoX"}
 NAMES |= {"kerple_log": "KERPLE log", "kerple_power": "KERPLE power", "sandwich": "Sandwich"}
 NAMES |= {"xpos": "xPos", "randomized": "randomised", "ssmax": "SSMax", "cope": "CoPE"}
-NAMES |= {"dape": "DAPE", "selective_rope": "Selective RoPE", "pope": "PoPE", "pi": "PI"}
-NAMES |= {"ntk": "NTK", "ntk_by_parts": "NTK by parts", "yarn": "YaRN", "llama3": "Llama 3"}
+NAMES |= {"dape": "DAPE", "selective_rope": "Selective RoPE", "pope": "PoPE", "fope": "FoPE"}
+NAMES |= {"pi": "PI", "ntk": "NTK", "ntk_by_parts": "NTK by parts", "yarn": "YaRN"}
+NAMES |= {"llama3": "Llama 3"}
 NAMES |= {"longrope": "LongRoPE", "abf": "ABF", "logn": "log-n", "topk": "top-k", "dca": "DCA"}
 NAMES |= {"rerope": "ReRoPE", "leaky_rerope": "Leaky ReRoPE", "self_extend": "Self-Extend"}
 NAMES |= {"lm_infinite": "LM-Infinite"}

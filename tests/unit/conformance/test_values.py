@@ -206,6 +206,12 @@ def pope(q, k, v, bias, base, how="plain"):
     return attended(q, k, v, encoding, how)
 
 
+def fope(q, k, v, cosines, sines, train_length, base, how="plain"):
+    encoding = build("fope", *q.shape[1:], train_length=train_length, base=base)
+    encoding = encoding.replace(cosines=jnp.asarray(cosines), sines=jnp.asarray(sines))
+    return attended(q, k, v, encoding, how)
+
+
 def rope_imaginary(q, k, v, base, how="plain"):
     return attended(q, k, v, build("rope", *q.shape[1:], base=base, imaginary=True), how)
 
@@ -269,8 +275,8 @@ OURS = {
     **{
         function.__name__: function
         for function in (
-            abf, alibi, configuration, dca, drop, fire, kerple_log, kerple_power, logn, mla, pope,
-            query_scale, relative, retention, rope, rope_imaginary, sandwich, selective_rope, sink,
+            abf, alibi, configuration, dca, drop, fire, fope, kerple_log, kerple_power, logn, mla,
+            pope, query_scale, relative, retention, rope, rope_imaginary, sandwich, selective_rope, sink,
             sinusoidal, ssmax, stale, stick_breaking, topk, window, xpos,
         )
     },
@@ -283,6 +289,7 @@ BY_OTHER_PATHS = [
     ("relative", {"contiguous": False}),
     ("sink", {"how": "blockwise"}),
     ("pope", {"how": "blockwise"}),
+    ("fope", {"how": "blockwise"}),
     ("rope_imaginary", {"how": "blockwise"}),
     ("retention", {"quadratic": True}),
 ]
