@@ -181,7 +181,10 @@ def test_an_extension_that_does_not_fit_or_is_there_is_refused(name):
         text = with_options(other, name)
         if other in fitting:
             extended = posenc_jax.extend(text, encoding, 2.0)
-            assert other == "none" or "already extended" in refusal(text, extended)
+            # FoPE turns one pair of this size, whose frequency of 1 some extensions keep.
+            pairs = zip(*map(jax.tree.leaves, (extended, encoding)), strict=False)
+            same = name == "fope" and all(np.array_equal(*pair) for pair in pairs)
+            assert other == "none" or same or "already extended" in refusal(text, extended)
         else:
             message = refusal(text, encoding)
             assert f"does not fit encoding '{name}'" in message and ", ".join(fitting) in message
