@@ -1,4 +1,4 @@
-"""Knock-outs on a pretrained model: python -m study.order.hidden RUN BOOKS
+"""Knock-outs on a pretrained model: python -m study.order.hidden RUN BOOKS METHOD
 
 Hides the older of two settings from the last one, or from all tokens but the question, in rows of
 `revised`, and writes what was preferred to RUN/hidden.csv.
@@ -15,7 +15,8 @@ import pandas as pd
 from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.data.sources import EvaluationData
-from posenc_jax.evaluation import evaluate
+from posenc_jax.encoding import Encoding
+from posenc_jax.evaluation import evaluate, methods
 from posenc_jax.evaluation.knockout import Hidden
 from posenc_jax.evaluation.protocols import revised
 from posenc_jax.runs.subject import load_subject
@@ -43,8 +44,9 @@ def nats_of(model, encoding, tokens):  # [B, T + 1] -> [B]
     return model.losses(tokens[:, :-1], tokens[:, -1:], encoding)[0][:, 0]
 
 
-def main(run: Path, books: str) -> None:
+def main(run: Path, books: str, method: str) -> None:
     subject = load_subject(run)
+    encoding, _ = methods.extended_encoding(subject, method, LENGTH)
     data = EvaluationData(source="jsonl", path=books)
     config = Evaluation(protocols="revised", documents=BOOKS, windows=1, data=data)
     text = evaluate.choose(config, subject, [LENGTH])
@@ -60,7 +62,7 @@ def main(run: Path, books: str) -> None:
             key[:, queries] = begin
             end = np.where(key < 0, 0, key + SPAN)
             nats = [
-                nats_of(subject.parts.model, _hidden(subject, key[part], end[part]), own[part])
+                nats_of(subject.parts.model, _hidden(encoding, key[part], end[part]), own[part])
                 for first in range(0, len(own), AT_ONCE)
                 for part in [slice(first, first + AT_ONCE)]
             ]
@@ -73,11 +75,10 @@ def main(run: Path, books: str) -> None:
     pd.concat(found).to_csv(run / "hidden.csv", index=False)
 
 
-def _hidden(subject, key: np.ndarray, end: np.ndarray) -> Hidden:
-    encoding, unseen = subject.parts.encoding, jnp.zeros(key.shape, bool)
-    own = {"key": jnp.asarray(key), "end": jnp.asarray(end), "unseen": unseen}
-    return Hidden(dims=encoding.dims, inner=encoding, **own)
+def _hidden(encoding: Encoding, key: np.ndarray, end: np.ndarray) -> Hidden:
+    own = {"key": jnp.asarray(key), "end": jnp.asarray(end)}
+    return Hidden(dims=encoding.dims, inner=encoding, unseen=jnp.zeros(key.shape, bool), **own)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -14,6 +14,7 @@ for model in smollm2=SmolLM2-135M-Instruct.Q4_1.gguf gemma3=gemma-3-270m.gguf; d
     python scripts/adopt.py ${model#*=} --workdir=$2/$name-$chunk --train_length=$chunk
     read_books $2/$name-$chunk dca
   done
-  python -m study.order.hidden $2/$name $books
+  python -m study.order.hidden $2/$name $books none
+  python -m study.order.hidden $2/$name-128 $books dca
 done
 python -m study.order.pretrained $2

@@ -276,8 +276,8 @@ OURS = {
         function.__name__: function
         for function in (
             abf, alibi, configuration, dca, drop, fire, fope, kerple_log, kerple_power, logn, mla,
-            pope, query_scale, relative, retention, rope, rope_imaginary, sandwich, selective_rope, sink,
-            sinusoidal, ssmax, stale, stick_breaking, topk, window, xpos,
+            pope, query_scale, relative, retention, rope, rope_imaginary, sandwich,
+            selective_rope, sink, sinusoidal, ssmax, stale, stick_breaking, topk, window, xpos,
         )
     },
 }  # fmt: skip
