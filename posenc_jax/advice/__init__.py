@@ -36,7 +36,7 @@ from posenc_jax.runtime.files import locked, read_json
 from posenc_jax.runtime.terminal import clock, say, stop_requests, warn
 
 TEXTS = FEWEST_DOCUMENTS  # of the decision
-SHARE = 0.5  # of the minutes, for screening
+SHARE = 0.5  # of the minutes, for screening once a method reads N
 SHORTEST = 16  # tokens of a prompt
 ROWS = 4  # a text is read in rows of N: as it is, with far copies, with near ones; and shorter ones
 METHODS = 10  # of the screening, about
@@ -169,7 +169,8 @@ class _Advising:
             family, factor = asked
             method = family.method(factor)
             seconds = self.measuring.seconds(self.measuring.planned(method, texts))
-            if time.monotonic() + seconds > began + SHARE * (until - began):
+            share = SHARE if any(one.reads for one in found) else 1.0
+            if time.monotonic() + seconds > began + share * (until - began):
                 self.left_out = f"Left out, for --minutes: {method} and others."
                 break
             found.append(self.measuring.finding(method, texts))

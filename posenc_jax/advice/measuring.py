@@ -27,7 +27,7 @@ from posenc_jax.runtime.errors import Stopped
 
 SCREENED = 2  # texts of the screening
 COPIES, TEXT = "copies", protocols.HEADLINE
-LEAST = 0.1  # nats per token: a near copy that saves less is not read
+READ = 0.25  # of what a near copy saves at its best: where one saves less, it is not read
 FAR, NEAR = "rows of N", "rows of prompts"  # the windows of the texts that are read
 Sums = Mapping[tuple[str, str, int, str], tuple[np.ndarray, np.ndarray]]
 
@@ -55,14 +55,15 @@ class Finding:
     def kept(self) -> dict[int, float]:
         """Of what a near copy saves, the share that one so many tokens back does; 0 where not even
         the near one is read."""
-        shares = {}
+        saved = {}  # nats per token by the far copy and by the near one
         for back in self.distances:
             tokens, far, near, none = self._of_copies(back)
-            saved = float((none - near).sum())
-            is_read = saved > LEAST * tokens.sum()
-            share = float((none - far).sum()) / saved if is_read else 0.0
-            shares[back] = share if np.isfinite(share) else 0.0
-        return shares
+            saved[back] = [float((none - one).sum() / tokens.sum()) for one in (far, near)]
+        least = READ * max(near for _, near in saved.values())
+        shares = {
+            back: far / near if near > max(0, least) else 0.0 for back, (far, near) in saved.items()
+        }
+        return {back: share if np.isfinite(share) else 0.0 for back, share in shares.items()}
 
     @cached_property
     def intervals(self) -> dict[int, Difference | None]:

@@ -46,6 +46,10 @@ def test_reach_is_where_one_half_is_left_and_usable_where_it_clearly_is():
     barely = made("barely", (1.0, 0.9, 0.51, 0.51))
     assert barely.reads and barely.usable < N
     assert made("nothing", (0.2, 0.1, 0.0, 0.0)).reach == 0
+    broken = made("broken", (1.0, 0.9, 0.8, 3.0))
+    none, near = (broken.sums[FAR, COPIES, N, f"{part}-384"][0] for part in ("unread", "near"))
+    near += 0.9 * (none - near)  # a tenth is left of what a near copy saves elsewhere
+    assert broken.kept[384] == 0 and not broken.reads
     assert made("long", READS, far=0.25).gain(PLAIN, L).mean == pytest.approx(0.25)
 
 
