@@ -84,7 +84,7 @@ def advise(
         raise ConfigError(
             f"--prompts must be lengths from {SHORTEST} to --to={to}; got {list(prompts)}"
         )
-    rate = _tell_plan(config, to, prompts, minutes)
+    rate, each = _tell_plan(config, to, prompts, minutes)
     if dry_run:
         return Advice([], None)
     data = {"source": "jsonl" if text.endswith((".jsonl", ".jsonl.gz")) else "text", "path": text}
@@ -103,7 +103,7 @@ def advise(
         measuring = Measuring(
             run, folder / "cells", to, prompts, data, TEXTS, rate, lambda: bool(signals)
         )
-        advising = _Advising(measuring, run, config, folder, engine, str(source))
+        advising = _Advising(measuring, run, config, folder, engine, str(source), each)
         screened = advising.screened(families, until)
         decided = advising.decided(screened, until)
         if screened[0].reads and not decided[0].clear:  # which two texts did not show
@@ -117,22 +117,31 @@ def advise(
         return answer
 
 
-def _tell_plan(config: Training, to: int, prompts: Sequence[int], minutes: float | None) -> float:
-    """Say what will be tried, how long it takes and what it holds; the speed of this machine."""
+def _tell_plan(
+    config: Training, to: int, prompts: Sequence[int], minutes: float | None
+) -> tuple[float, float]:
+    """Say what will be tried, how long it takes and what it holds; the speed of this machine, and
+    the operations of a method on a text."""
     parts, width = parameters.blank(config), config.model.width
     rate, size = rate_here(width), size_of(parts.params())
-    row = ROWS * operations(size, config.model, parts.encoding, to) / rate / 60
-    texts = SCREENED * METHODS + (TEXTS - SCREENED) * (choosing.FINALISTS + 1)
-    held = 2**28 + 4 * size + 4 * to * (12 * width + 4 * config.model.hidden_size)
+    each = ROWS * operations(size, config.model, parts.encoding, to)
+    minutes_here = _texts_after(0) * each / rate / 60
+    held = 2**29 + 4 * size + 4 * to * (12 * width + 4 * config.model.hidden_size)
     bound = "" if minutes is None else f", of which at most {minutes:g} are used"
     say(
         f"{size:,} parameters, L = {trained_length(config):,}; rows of {to:,} tokens, prompts of "
         f"{' and '.join(f'{n:,}' for n in prompts)}\n"
         f"screening: about {METHODS} methods on {SCREENED} texts; decision: at most "
-        f"{choosing.FINALISTS} and none on {TEXTS}; about {row * texts:.0f} minutes here{bound}\n"
+        f"{choosing.FINALISTS} and none on {TEXTS}; about {minutes_here:.0f} minutes here{bound}\n"
         f"memory: about {held / 2**30:.1f} GiB\n{choosing.RULE}"
     )
-    return rate
+    return rate, each
+
+
+def _texts_after(screened: int) -> int:
+    """Texts that are left to read, about, after so many methods of the screening."""
+    left = SCREENED * max(0, METHODS - screened)
+    return left + (TEXTS - SCREENED) * (choosing.FINALISTS + 1)
 
 
 class _Advising:
@@ -144,22 +153,23 @@ class _Advising:
         folder: Path,
         engine: str,
         source: str,
+        each: float,  # operations of a method on a text
     ):
         self.measuring, self.prompts, self.folder = measuring, measuring.prompts, folder
         self.layouts, self.extension = saving.layouts_of(saving.lineage_of(run)), config.extension
         self.own, self.engine, self.source = saving.own_extension(config), engine, source
         self.blocks: dict[str, Mapping[str, paste.Block]] = {}
-        self.left_out = ""
+        self.each, self.left_out = each, []
 
     def screened(
         self, families: Sequence[Family], until: float, even_so: bool = False
     ) -> list[Finding]:
         """No extension, then methods near the smallest factor that reads N; none if no extension
         reads it, unless `even_so`."""
-        texts, began = slice(SCREENED), time.monotonic()
+        texts, began, self.left_out = slice(SCREENED), time.monotonic(), []
         plain = self.measuring.finding("none", texts)
-        self._tell(plain, plain)
         found, tried = [plain], {}
+        self._tell(found, until)
         own = 1.0 if self.extension.name == "none" else self.extension.scale
         need = choosing.needed(plain, self.measuring.subject.original, own)
         while even_so or not plain.reads:
@@ -171,19 +181,22 @@ class _Advising:
             seconds = self.measuring.seconds(self.measuring.planned(method, texts))
             share = SHARE if any(one.reads for one in found) else 1.0
             if time.monotonic() + seconds > began + share * (until - began):
-                self.left_out = f"Left out, for --minutes: {method} and others."
+                self.left_out.append(f"screening from {method} on")
                 break
             found.append(self.measuring.finding(method, texts))
             tried.setdefault(family, {})[factor] = found[-1]
-            self._tell(found[-1], plain)
+            self._tell(found, until)
         return found
 
-    def _tell(self, one: Finding, plain: Finding) -> None:
-        price = one.price(plain, self.prompts).mean
-        kept = (
-            f"keeps at least {one.least:.2f} of a near copy, half up to {one.reach:,} tokens back"
-        )
-        say(f"{one.method}: {kept}; costs {price:.3f} nats per token")
+    def _left(self, screened: int) -> float:
+        return _texts_after(screened) * self.each / self.measuring.rate
+
+    def _tell(self, found: Sequence[Finding], until: float) -> None:
+        one, left = found[-1], min(self._left(len(found)), max(0.0, until - time.monotonic()))
+        price = one.price(found[0], self.prompts).mean
+        kept = f"keeps {one.least:.2f} of a near copy or more, least at {one.worst:,} tokens back"
+        price = f"costs {price:.3f} nats per token; about {clock(left)} left in all"
+        say(f"{one.method}: {kept}; {price}")
 
     def decided(self, screened: Sequence[Finding], until: float) -> list[Finding]:
         """No extension and the best methods on more texts."""
@@ -200,7 +213,9 @@ class _Advising:
         left = until - time.monotonic()
         if each * (most - SCREENED) > left:
             most = SCREENED + max(0, int(left / each))
-        say(f"decision between {', '.join(names)}; at most {clock(each * (most - SCREENED))}")
+            self.left_out.append(f"{self.measuring.most - most} of {self.measuring.most} texts")
+        between, longest = ", ".join(names), clock(each * (most - SCREENED))
+        say(f"decision between {between} on {most} texts; at most {longest}")
         return [self.measuring.finding(name, slice(most)) for name in names]
 
     def _of(self, method: str) -> Mapping[str, paste.Block]:
@@ -237,7 +252,11 @@ class _Advising:
             words, place = self._pasted(engine, choice.finding.method, screened, decided)
             given.setdefault(words, []).append(place)
         sentences += [f"- {words}: {', '.join(places)}" for words, places in given.items()]
-        sentences += filter(None, (self.left_out, more))
+        if self.left_out:
+            left = clock(self._left(len(screened)))
+            on = f"without --minutes the same command goes on, about {left}"
+            sentences.append(f"Left out, for --minutes: {', and '.join(self.left_out)}; {on}.")
+        sentences += [more] * bool(more)
         names = [one.method for one in decided]
         before = screened if first.units != plain.units else []
         made = page.rows([*decided, *before], plain, first, self.prompts)
@@ -262,7 +281,8 @@ class _Advising:
         one = own.finding
         beside = decided[0] if one in decided else screened[0]
         price = one.price(beside, self.prompts).mean
-        path = page.write_block(self.folder, engine, self._of(one.method)[engine])
         known = paste.found_of(engine, self.layouts[0])
         numbers = f"keeps at least {one.least:.2f} and costs {price:.3f} ({one.units})"
+        about = f"{one.method} in rows of {one.target:,} tokens {numbers}; {known}"
+        path = page.write_block(self.folder, engine, self._of(one.method)[engine], about)
         return f"{misread}{one.method} {numbers}", f"{path} ({known})"

@@ -70,8 +70,13 @@ class Finding:
         return {back: copies.share_kept(*self._of_copies(back)) for back in self.distances}
 
     @property
+    def worst(self) -> int:
+        """The distance at which least is kept."""
+        return min(self.kept, key=self.kept.__getitem__)
+
+    @property
     def least(self) -> float:
-        return min(self.kept.values())
+        return self.kept[self.worst]
 
     @cached_property
     def reach(self) -> int:

@@ -32,8 +32,7 @@ def claim(
     one, words = choice.finding, []
     prices = {length: one.price(plain, [length]) for length in prompts}
     costs = " and ".join(f"{_with_ends(price)} at {n:,}" for n, price in prices.items())
-    worst = min(one.kept, key=one.kept.__getitem__)
-    least = f"{one.least:.2f} of a near copy at {worst:,} tokens back, where it keeps least"
+    least = f"{one.least:.2f} of a near copy at {one.worst:,} tokens back, where it keeps least"
     if choice.method == "none":
         words += [f"Nothing is needed: without an extension it reads {one.target:,} tokens"]
     elif choice.method is not None:
@@ -43,9 +42,9 @@ def claim(
     else:
         name = "no extension" if one is plain else one.method
         nearest = f"{name} comes nearest: it keeps {least}, and clearly reads to {one.usable:,}"
-        words += [f"None reads all of {one.target:,} tokens", nearest]
+        words += [f"No method reads all of {one.target:,} tokens, so none is advised", nearest]
     if one is not plain:
-        words += [f"it costs {costs} tokens, in nats per token"]
+        words += [f"it costs every prompt, in nats per token: {costs} tokens"]
     first, *others = screened
     other = choosing.cheaper(max(p.mean for p in prices.values()), others, first, prompts)
     if other is not None:
@@ -72,7 +71,7 @@ def rows(
         values = {f"price_{n}": one.price(beside, [n]) for n in prompts}
         values["gain"] = one.gain(beside, beside.whole)
         row = {"method": one.method, "texts": one.units.number, "least": one.least}
-        row |= {"reach": one.reach, "usable": one.usable}
+        row |= {"least_at": one.worst, "reach": one.reach, "usable": one.usable}
         for name, value in values.items():
             row |= {name: value.mean, f"{name}_low": value.low, f"{name}_high": value.high}
         made.append(row | {f"kept_{back}": share for back, share in one.kept.items()})
@@ -80,19 +79,20 @@ def rows(
 
 
 def table(made: Sequence[Mapping[str, Any]], prompts: Sequence[int]) -> Table:
-    head = ["", "texts", "least", "half to", "clearly to", "text"]
+    head = ["", "texts", "least", "at", "clearly to", "text"]
     head += [f"cost, {length:,}" for length in prompts]
     body = [
         [row["method"], str(row["texts"]), decimal(row["least"], 2)]
-        + [f"{row['reach']:,}", f"{row['usable']:,}"]
+        + [f"{row['least_at']:,}", f"{row['usable']:,}"]
         + [decimal(row["gain"]), *(decimal(row[f"price_{length}"]) for length in prompts)]
         for row in made
     ]
     caption = (
-        "least: of what a copy 128 tokens back saves, the share that one saves where it saves "
-        "least; half to: tokens back up to which some copy saves half; clearly to: up to there the "
-        "95% interval is above half; text: nats per token that rows of N save over rows of L "
-        "without an extension; cost: nats per token over no extension in prompts of that length"
+        "least: of what a copy 128 tokens back saves, the share that a far one saves where that is "
+        "least, so many tokens back (at); clearly to: up to there the 95% interval is above half; "
+        "text: nats per token that rows of N save over rows of L without an extension, below 0 "
+        "where they lose; cost: nats per token over no extension in prompts of that length, where "
+        "0.01 is 1% of perplexity"
     )
     return Table(caption, head, body)
 
@@ -154,9 +154,9 @@ PASTE = "paste"
 COMMANDS = ("vllm", "sglang", "llama.cpp")
 
 
-def write_block(folder: Path, engine: str, block: Block) -> str:
-    """Write paste/ENGINE, what an engine is given; return its name."""
+def write_block(folder: Path, engine: str, block: Block, about: str) -> str:
+    """Write paste/ENGINE, what an engine is given and a line about it; return its name."""
     path = folder / PASTE / f"{engine}.{'sh' if engine in COMMANDS else 'txt'}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, block.text)
+    write_atomically(path, f"# {about}\n{block.text}")
     return f"{PASTE}/{path.name}"

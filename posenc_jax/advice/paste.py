@@ -38,7 +38,7 @@ def blocks(
         config = saving.config_with(layouts, sizes, encoding, longest, stated)
     except ConfigError:
         return dict.fromkeys(NAMES, Block("", "neither config.json nor flags state it"))
-    found = {name: _of_config(name, config, target, shlex.quote(model)) for name in ENGINES}
+    found = {name: _of_config(name, config, target, model) for name in ENGINES}
     return found | {LLAMA_CPP: _of_llama_cpp(config, own, method, target, model)}
 
 
@@ -50,12 +50,14 @@ def _of_config(engine: str, config: Mapping[str, Any], target: int, model: str) 
         older = {n: config[n] for n in config if n in ROPE}
     given = older if engine in ("mlx-lm", "exllamav3") else newer
     words, plain = shlex.quote(json.dumps(given)), json.dumps(older, indent=2)
+    model = model if not model.endswith(".gguf") else "MODEL"  # what the file was made of
     # A file's own rope_scaling would win over rope_parameters.
     both = json.dumps({"rope_scaling": None} | newer, indent=2)
     forms = {
         "transformers": f"In config.json, transformers 5:\n{both}\n\ntransformers 4:\n{plain}\n",
-        "vllm": f"vllm serve {model} --max-model-len {target} --hf-overrides {words}\n",
-        "sglang": f"python -m sglang.launch_server --model-path {model} "
+        "vllm": f"vllm serve {shlex.quote(model)} --max-model-len {target} "
+        f"--hf-overrides {words}\n",
+        "sglang": f"python -m sglang.launch_server --model-path {shlex.quote(model)} "
         f"--context-length {target} --json-model-override-args {words}\n",
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +107,7 @@ def _yarn(rope: Mapping[str, Any], factor: float) -> str:
 def found_of(engine: str, model_type: str) -> str:
     """What is known of the engine's reading, in words."""
     if engine == LLAMA_CPP:
-        return "its rope function was run, these flags were not"
+        return "its rope function was tested, these flags were not"
     version = ENGINES[engine].version
     was_run = model_type in RUN.split() and model_type not in ENGINES[engine].not_run.split()
-    return f"{version} read such a file{'' if was_run else f', but not one of {model_type}'}"
+    return f"tested with {version}{'' if was_run else f', but not for {model_type}'}"

@@ -43,9 +43,9 @@ def build(dims: Dims, key: jax.Array, *, base: float = 10_000.0) -> FoPE:
         raise ValueError(
             "encoding 'fope' turns each head apart and does not fit a latent; use rope or xpos"
         )
-    base = np.float32(positive("base", base, above=1.0))
+    base = float(np.float32(positive("base", base, above=1.0)))
     turned = drop_pairs(_rotation.frequencies(base, dims.head_dim), "turned", dims.train_length)
-    count = np.count_nonzero(turned)
+    count = int(np.count_nonzero(turned))
     shape = dims.heads, count, count
     # Xavier's standard deviation of an array of three axes, as the authors' code has it
     spread = GAIN * (2 / max(1, count * (count + dims.heads))) ** 0.5

@@ -77,7 +77,10 @@ def test_it_writes_a_claim_a_table_a_picture_and_what_to_paste(answered):
     assert methods[0] == "none" and len(set(methods)) > 8
     assert {row["texts"] for row in rows} == {"2", "10"}
     claim = page.splitlines()[2]
-    assert claim.startswith("None reads all of 640 tokens; ") and claim in done
+    assert (
+        claim.startswith("No method reads all of 640 tokens, so none is advised; ")
+        and claim in done
+    )
     assert "![share kept and price](extend.png)" in page and (folder / "extend.png").exists()
     named = re.findall(r"paste/\S+", page)
     assert named and {folder / name for name in named} == {*(folder / "paste").iterdir()}
@@ -114,7 +117,10 @@ def test_its_numbers_are_those_of_an_evaluation(answered, given):
 def test_another_length_reads_the_cells_of_prompts_again(answered, extend):
     said = extend("--minutes=0.001", to=512)
     assert re.search(r"\b4 of \d+ cells cached", said)
-    assert "Left out, for --minutes: yarn" in said and "Provisional, over 2 documents" in said
+    assert (
+        "Left out, for --minutes: screening from yarn" in said
+        and "Provisional, over 2 documents" in said
+    )
 
 
 def test_it_tunes_and_says_whether_it_was_worth_it(answered, extend):

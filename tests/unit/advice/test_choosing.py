@@ -136,14 +136,18 @@ def test_the_first_sentence_names_the_price_and_a_cheaper_method():
     dear, cheap = made("yarn:4", READS, 0.2), made("yarn:2", HALF, 0.02, texts=2)
     few = made("none", (1.0, 0.3, 0, 0), texts=2)
     said = page.claim(choose(dear), PLAIN, PROMPTS, [few, cheap])
-    assert said.startswith("Set yarn:4: it reads 400 tokens; it costs 0.200 [0.")
+    assert said.startswith(
+        "Set yarn:4: it reads 400 tokens; it costs every prompt, in nats per token: 0.200 [0."
+    )
     assert f"yarn:2 costs at most 0.02 and reaches {cheap.reach} (2 documents)" in said
     assert said.endswith("Over 10 documents.")
     assert "yarn:2" not in claim(made("yarn:3", READS, DEAR / 2), made("yarn:2", HALF))
     plain = made("none", READS)
     assert claim(made("yarn:2", READS), plain=plain).startswith("Nothing is needed: without an")
     half = claim(made("yarn:2", HALF))
-    assert half.startswith("None reads all of 400 tokens; yarn:2 comes nearest: it keeps 0.1")
+    assert half.startswith(
+        "No method reads all of 400 tokens, so none is advised; yarn:2 comes near"
+    )
     assert "near copy at 384 tokens back, where it keeps least, and clearly reads to 200" in half
 
 
