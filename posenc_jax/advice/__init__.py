@@ -195,8 +195,8 @@ class _Advising:
         one, left = found[-1], min(self._left(len(found)), max(0.0, until - time.monotonic()))
         price = one.price(found[0], self.prompts).mean
         kept = f"keeps {one.least:.2f} of a near copy or more, least at {one.worst:,} tokens back"
-        price = f"costs {price:.3f} nats per token; about {clock(left)} left in all"
-        say(f"{one.method}: {kept}; {price}")
+        rest = f"; about {clock(left)} left in all" if self.measuring.computed else ""
+        say(f"{one.method}: {kept}; costs {price:.3f} nats per token{rest}")
 
     def decided(self, screened: Sequence[Finding], until: float) -> list[Finding]:
         """No extension and the best methods on more texts."""

@@ -147,6 +147,7 @@ class Measuring:
     ):
         self.target, self.prompts, self.data, self.rate = target, prompts, data, rate
         self.stopping, self.store = stopping, Store(folder)
+        self.computed = False  # anything for the last finding
         self.config = self._asked(TEXT, "none", prompts, documents=texts)
         self._load(workdir)
 
@@ -212,6 +213,7 @@ class Measuring:
         found = evaluate.measure(self.config, self.subject, cells, self.store, self.stopping)
         if self.stopping():
             raise Stopped("stopped; the same command resumes")
+        self.computed = operations > 0
         if operations and method != "none":  # which compiles
             self.rate = operations / (time.monotonic() - began)
         return Finding(method, self.target, _sums(found), self.texts[FAR].kind)

@@ -110,4 +110,4 @@ def found_of(engine: str, model_type: str) -> str:
         return "its rope function was tested, these flags were not"
     version = ENGINES[engine].version
     was_run = model_type in RUN.split() and model_type not in ENGINES[engine].not_run.split()
-    return f"tested with {version}{'' if was_run else f', but not for {model_type}'}"
+    return f"as {engine} {version} reads it{'' if was_run else f', untried for {model_type}'}"
