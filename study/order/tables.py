@@ -1,12 +1,13 @@
 """Tables of the page on order."""
 
+from collections.abc import Collection
 from functools import cache, partial
 
 import pandas as pd
 
 from posenc_jax.display import Table
 from posenc_jax.report.frames import Estimate, estimates, selected
-from study.cells import STUDY, count, half, plain, rows_of, short, table
+from study.cells import STUDY, half, plain, rows_of, short, table
 from study.order.flips import flips
 
 L, FAR = 64, 512
@@ -34,6 +35,27 @@ EXTENSIONS = {
     "self_extend:window=16": "Self-Extend, window 16",
 }
 ALIKE = ("RoPE with dynamic YaRN", "RoPE with log-n")  # at 8 L the same as YaRN by 8 and as none
+SHOWN = (  # by budget: the encodings, and of their methods those of the page's answer
+    "RoPE",
+    "RoPE with YaRN",
+    "RoPE with PI",
+    "RoPE with Self-Extend, window 4",
+    "NoPE",
+    "NoPE with log-n",
+    "FIRE",
+    "forget gates",
+    "T5 bias",
+    "CoPE",
+)
+SHOWN_APART = (  # by separation: of the answer, and what the law predicts
+    "NoPE",
+    "FIRE",
+    "RoPE with YaRN",
+    "RoPE with DCA",
+    "RoPE with Self-Extend, window 4",
+    "RoPE with Self-Extend, window 8",
+    "RoPE with Self-Extend, window 16",
+)
 APART = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256")
 SEPARATED = 4_800  # steps; later two seeds of RoPE change
 NOTHING, OLDER = "nothing", "older setting from the last"
@@ -66,18 +88,26 @@ def grid() -> pd.DataFrame:
     return rows[~rows.name.isin(ALIKE)]
 
 
-def by_budget(rows: pd.DataFrame) -> Table:
-    """Found and order beyond L at every budget, the best order after 1,200 steps first."""
-    rows = known(rows)
+def by_step(words: str, asked: dict, *steps: int) -> dict[str, dict]:
+    """Columns of one measure, by budget."""
+    return {f"{words}, {step:,}": asked | {"step": step} for step in steps}
+
+
+def by_budget(rows: pd.DataFrame, shown: Collection[str], columns: dict[str, dict]) -> Table:
+    """Methods by budget, the best order after 1,200 steps first."""
+    rows = known(rows[rows.name.isin(shown)])
     seeds = selected(rows, FOUND).groupby("name").seed.nunique()
     best = selected(rows, ORDER | {"step": BUDGETS[1]}).groupby("name").order.mean()
     best = best.reindex(seeds.index, fill_value=0.0).sort_values(ascending=False, kind="stable")
-    columns = {f"found, {step:,}": FOUND | {"step": step} for step in (600, 9_600)}
-    columns["order at L, 600"] = AT_L | {"step": 600}
-    columns |= {f"order, {step:,}": ORDER | {"step": step} for step in BUDGETS}
-    columns["seeds"] = FOUND | {"step": 9_600, "cell": count}
     lines = {n: {"name": n, "cell": partial(short, of=seeds[n])} for n in best.index}
     return table(rows, lines, columns)
+
+
+def across_budgets() -> Table:
+    """Found and order beyond L, and order at L after the shortest budget."""
+    columns = by_step("found", FOUND, 600, 9_600) | by_step("order at L", AT_L, 600)
+    columns |= by_step("order", ORDER, 600, 1_200, 2_400, 9_600)
+    return by_budget(grid(), SHOWN, columns)
 
 
 def that_flip() -> Table:
@@ -100,27 +130,27 @@ def knocked_out() -> pd.DataFrame:
     return rows.assign(name=names_of(rows.encoding.map(ENCODINGS), rows.extension))
 
 
-def whole(one: Estimate) -> str:
-    return f"{one.mean:,.0f}"
-
-
 def knock_outs() -> Table:
-    """Order as it is and with keys hidden, where there is order to lose."""
-    rows, keys = knocked_out(), ["name", "length", "step"]
+    """Order as it is and with the older setting hidden, after the shortest and the longest budget,
+    where there is order to lose."""
+    rows = knocked_out()
     rows = rows[(rows.extension == "none") | (rows.extension == "yarn:8") & (rows.length == FAR)]
-    as_it_is = rows[rows.hidden == NOTHING].groupby(keys).order.agg(["mean", "count"])
-    shown = as_it_is[(as_it_is["count"] > 1) & (as_it_is["mean"] > 0.6)]
+    last = rows[(rows.hidden == NOTHING) & (rows.step == BUDGETS[-1])]
+    last = last.groupby(["name", "length"]).order.agg(["mean", "count"])
+    shown = last[(last["count"] > 1) & (last["mean"] > 0.6)]["count"]
     lines = [
         (
-            f"{place[0]}, {place[1]} tokens",
-            dict(zip(keys, place, strict=True)) | {"cell": partial(short, of=seeds)},
+            f"{name}, {length} tokens",
+            {"name": name, "length": length, "cell": partial(short, of=seeds)},
         )
-        for place, seeds in shown["count"].items()
+        for (name, length), seeds in shown.items()
     ]
-    columns = {"steps": {"hidden": NOTHING, "value": "step", "cell": whole}}
-    columns |= {hidden: {"hidden": hidden} for hidden in rows.hidden.unique()}
-    columns["seeds"] = {"hidden": NOTHING, "cell": count}
-    return table(rows, lines, columns, "order", corner="hidden:")
+    columns = {
+        f"{step:,}, {words}": {"step": step, "hidden": hidden}
+        for step in (600, 9_600)
+        for words, hidden in (("as it is", NOTHING), ("hidden", OLDER))
+    }
+    return table(rows, lines, columns, "order")
 
 
 def separated(rows: pd.DataFrame) -> dict[str, list[Estimate]]:
@@ -133,10 +163,10 @@ def separated(rows: pd.DataFrame) -> dict[str, list[Estimate]]:
     return {name: own for name, own in found.items() if all(own)}
 
 
-def by_separation(rows: pd.DataFrame) -> Table:
+def by_separation() -> Table:
     """Order beyond L by the tokens between the two settings, and the widest half interval."""
-    body = []
-    for name, own in separated(rows).items():
+    rows, body = grid(), []
+    for name, own in separated(rows[rows.name.isin(SHOWN_APART)]).items():
         body.append([name, *map(plain, own), f"{max(map(half, own)):.2f}"])
     return Table("", ["tokens apart", *APART, "± at most"], body)
 
@@ -149,18 +179,18 @@ def by_seed() -> Table:
     again = pd.read_csv(STUDY / "field/rows/topk.csv").rename(columns={"steps": "step"})
     again = again[again.run.str.startswith("ordered-rope-") & (again.method == "yarn:8")]
     rows = pd.concat([rows, again.assign(hidden=AGAIN)])
-    columns = {f"adjacent, {n:,}": BY_SEPARATION["1"] | {"step": n} for n in (600, 4_800, 9_600)}
     last = {"length": FAR, "step": BUDGETS[-1]}
-    columns["all, 9,600"] = last | {"hidden": NOTHING}
-    columns["all, older setting hidden"] = last | {"hidden": OLDER}
-    columns["all, trained again"] = ORDER | last | {"hidden": AGAIN}
+    columns = {"adjacent, 9,600": BY_SEPARATION["1"] | last}
+    for words, hidden in (("all", NOTHING), ("hidden", OLDER)):
+        columns |= by_step(words, {"length": FAR, "hidden": hidden}, 2_400, 9_600)
+    columns["trained again"] = ORDER | last | {"hidden": AGAIN}
     return table(rows, "seed", columns, "order", corner="seed", cell=plain)
 
 
 TABLES = {
-    "budget": lambda: by_budget(grid()),
+    "budget": across_budgets,
     "flips": that_flip,
-    "apart": lambda: by_separation(grid()),
+    "apart": by_separation,
     "knockout": knock_outs,
     "seeds": by_seed,
 }
