@@ -6,8 +6,8 @@ from study.cells import count, rows_of, table
 from study.order.tables import AT_L, FOUND, ORDER, known
 
 
-def ends(one: Estimate) -> str:
-    return f"{one.values.min():.2f} to {one.values.max():.2f}"
+def least(one: Estimate) -> str:
+    return f"{one.values.min():.2f}"
 
 
 def recall() -> Table:
@@ -18,23 +18,22 @@ def recall() -> Table:
         "order at L": AT_L,
         "found": FOUND,
         "order": ORDER,
-        "found by seed": FOUND | {"cell": ends},
-        "order by seed": ORDER | {"cell": ends},
+        "least found": FOUND | {"cell": least},
+        "least order": ORDER | {"cell": least},
         "seeds with order": ORDER | {"cell": count},
     }
     return table(rows, {name: {"encoding": name} for name in best.index}, columns)
 
 
 def text() -> Table:
-    """Bits per byte on source code at L and at 8 L, beside three of the page on text."""
+    """Bits per byte on source code at 8 L less those at L, beside two of the page on text."""
     rows = rows_of("content/rows/text", "text/rows/sweep")
-    beside = rows.encoding.isin(["rope", "fire", "fox"]) | (rows.sweep == "content/rows/text")
+    beside = rows.encoding.isin(["rope", "fox"]) | (rows.sweep == "content/rows/text")
     rows = rows[beside & (rows.protocol == "same_token") & (rows.method == "none")]
     means = rows.pivot_table("bpb", "encoding", "length")
-    near, far = {"length": 128}, {"length": 1_024}
-    columns = {"128": near, "1,024": far, "1,024 less 128": far | {"less": near}}
-    least = (means[1_024] - means[128]).sort_values()
-    return table(rows, {name: {"encoding": name} for name in least.index}, columns)
+    columns = {"1,024 less 128": {"length": 1_024, "less": {"length": 128}}}
+    ranked = (means[1_024] - means[128]).sort_values()
+    return table(rows, {name: {"encoding": name} for name in ranked.index}, columns)
 
 
 TABLES = {"content": recall, "content-text": text}

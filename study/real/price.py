@@ -25,12 +25,12 @@ def main(runs: list[Path]) -> None:
     print(f"{ROWS}: {len(rows)} rows")
 
 
-def added(model: str, evaluation: str, other: dict) -> Table:
+def added(model: str, evaluation: str, lengths: tuple[int, ...], other: dict) -> Table:
     """Nats per token that each method adds to another one in rows of the same or a given length;
     all rows of a book in an evaluation end at the same token."""
     rows = selected(pd.read_csv(ROWS), {"model": model, "evaluation": evaluation})
+    rows = rows[~rows.method.str.endswith("ramp=radix")]
     lines = {method: {"method": method} for method in sorted(rows.method.unique())}
-    lengths = sorted(rows.length.unique())
     columns = {f"{length:,}": {"length": length, "less": other} for length in lengths}
     made = of_documents(rows, lines, columns, cell=to_another)
     return Table("", made.head, [line for line in made.rows if any(line[1:])])
@@ -41,11 +41,12 @@ def to_another(one: Estimate) -> str:
     return "" if one.low == one.high else signed(one)
 
 
+PLAIN, IN_L = {"method": "none"}, {"method": "none", "length": 32_768}
 TABLES = {
-    "price": lambda: added("smollm2", "price", {"method": "none"}),
-    "price-beyond": lambda: added("smollm2", "beyond", {"method": "yarn:2"}),
-    "price-gemma": lambda: added("gemma3", "price", {"method": "none"}),
-    "price-gemma-beyond": lambda: added("gemma3", "beyond", {"method": "none", "length": 32_768}),
+    "price": lambda: added("smollm2", "price", (1_024, 2_048, 8_192), PLAIN),
+    "price-beyond": lambda: added("smollm2", "beyond", (12_288,), {"method": "yarn:2"}),
+    "price-gemma": lambda: added("gemma3", "price", (512, 8_192, 32_768), PLAIN),
+    "price-gemma-beyond": lambda: added("gemma3", "beyond", (32_768, 49_152, 65_536), IN_L),
 }
 
 

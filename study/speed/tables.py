@@ -18,7 +18,7 @@ DECIDING = [  # what, benchmark, case, measure
     ("attention with T5's bias over `jax.nn`, T = 256", "attention", "256 t5", "over jax.nn"),
     ("T = 2,048", "attention", "2048 t5", "over jax.nn"),
     *(
-        (f"training step over {how} x-transformers, {name}", "train_step", case, f"over {how}")
+        (f"step over {how} x-transformers, {name}", "train_step", case, f"over {how}")
         for how, name, case in (
             ("eager", "ALiBi, 128 x 32", "128 x 32 alibi"),
             ("eager", "RoPE, 512 x 8", "512 x 8 rope"),
@@ -27,36 +27,29 @@ DECIDING = [  # what, benchmark, case, measure
             ("compiled", "T5, 512 x 8", "512 x 8 t5"),
         )
     ),
-    ("forward pass at SmolLM2's shape over torch, float32", "real", "2048", "float32 over torch"),
-    ("bfloat16", "real", "2048", "bfloat16 over torch"),
-    *(
-        (f"*time* per token of decoding over {of}", part, "4096 rope", f"time per token over {how}")
-        for of, part, how in (
-            ("transformers, SmolLM2's shape", "decode_real", "transformers"),
-            ("flash x-transformers, 0.8M parameters", "decode_small", "flash"),
-        )
+    ("forward pass at SmolLM2's shape over torch", "real", "2048", "float32 over torch"),
+    (
+        *("*time* of decoding over transformers, SmolLM2's shape", "decode_real", "4096 rope"),
+        "time per token over transformers",
     ),
     *(
-        (f"*time* of a step over NoPE's, {name}, T = 2,048", "schemes", case, "time over nope")
+        (f"*step*, {name}", "schemes", case, "time over nope")
         for name, case in (
             ("forget gates", "2048 fox"),
             ("FIRE", "2048 fire"),
-            ("stick-breaking", "2048 stick_breaking"),
             ("DAPE", "2048 dape"),
             ("CoPE", "2048 cope"),
-            ("RoPE", "2048 rope"),
             ("PoPE", "2048 pope"),
             ("retention", "2048 retention"),
-            ("three of four layers decay", "2048 hybrid, three of four decay"),
+            ("decay in three of four layers", "2048 hybrid, three of four decay"),
         )
     ),
     *(
-        (f"*time* per token of decoding over RoPE's, {name}", "decode_encodings", case, OVER_ROPE)
+        (f"*decoding*, {name}", "decode_encodings", case, OVER_ROPE)
         for name, case in (
-            ("PoPE, after 16,384 tokens", "16384 pope"),
-            ("retention, after 16,384", "16384 retention"),
-            ("retention, after 1,024", "1024 retention"),
-            ("three of four layers decay, after 16,384", "16384 hybrid, three of four decay"),
+            ("PoPE", "16384 pope"),
+            ("retention", "16384 retention"),
+            ("decay in three of four layers", "16384 hybrid, three of four decay"),
         )
     ),
 ]

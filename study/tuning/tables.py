@@ -5,7 +5,6 @@ Rows of the small model are in rows/small, those of SmolLM2 in rows/smollm2.csv.
 
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -99,21 +98,14 @@ def ladder() -> Table:
     return Table("", ["trained", "rate", "text at 8 L", "text at L", "answers at 8 L"], body)
 
 
-def of_rates(file: Path = rates.ROWS, value: str = "nll") -> Table:
-    """Nats per token by which rates are chosen, of seed 0, by rung and rate: of the small model at
-    8 L on a split to choose by."""
-    found = pd.read_csv(file).pivot(index="rung", columns="rate", values=value)
+def of_rates() -> Table:
+    """Nats per token at 8 L on a split to choose by, of seed 0, by rung and rate."""
+    found = pd.read_csv(rates.ROWS).pivot(index="rung", columns="rate", values="nll")
     body = [
-        [words, *("" if np.isnan(nats) else f"{nats:.3f}" for nats in found.loc[rung])]
-        for rung, words in RUNGS.items()
-        if rung in found.index
+        [RUNGS[rung], *(f"{nats:.3f}" for nats in found.loc[rung])]
+        for rung in ("temperature", "numbers", "lora", "all")
     ]
     return Table("", ["trained", *(f"{rate:g}" for rate in found.columns)], body)
-
-
-def of_rates_on_books() -> Table:
-    """Of SmolLM2, on the last 15 of its jumped rows."""
-    return of_rates(*OF_BOOKS)
 
 
 def factors() -> Table:
@@ -135,18 +127,16 @@ def books() -> pd.DataFrame:
     """Nats and targets of the runs of smollm2.sh, means of seeds: by rung, what was scored, and
     book. Copies are those from 6,144 tokens back on, and again those beyond L."""
     rows = pd.read_csv(STUDY / "tuning" / "rows" / "smollm2.csv.xz")
+    rows = rows[(rows.protocol == "copies") & (rows.length == ROW)]
     named = rows.run.str.extract(r"^(?P<rung>\w+)-s(?P<seed>\d)-rate=(?P<rate>.+)$")
     chosen = named.rung.map(rates.best(*OF_BOOKS))
     kept = (named.rate.astype(float) == chosen) | named.rung.isna()
     rows, named = rows[kept], named[kept]
-    found = rows.part.fillna("").str.extract(r"^(?:(?P<kind>[a-z]+)-)?(?P<back>\d+)$")
+    found = rows.part.str.extract(r"^(?:(?P<kind>[a-z]+)-)?(?P<back>\d+)$")
     rows = rows.assign(rung=named.rung.fillna(NOTHING), seed=named.seed.fillna("0"))
-    rows["kind"] = found.kind.fillna("far").where(rows.protocol == "copies", rows.length)
-    back, copies = found.back.astype(float), rows.protocol == "copies"
-    copies &= rows.length == ROW
-    beyond = rows[copies & (back > OWN)].assign(kind=lambda own: own.kind + "-beyond")
-    rows = pd.concat([rows[rows.protocol != "copies"], rows[copies & (back >= FAR_BACK)], beyond])
-    rows = rows.astype({"kind": str})
+    rows, back = rows.assign(kind=found.kind.fillna("far")), found.back.astype(int)
+    beyond = rows[back > OWN].assign(kind=lambda own: own.kind + "-beyond")
+    rows = pd.concat([rows[back >= FAR_BACK], beyond])
     sums = rows.groupby(["rung", "seed", "kind", "document"])[["nats", "targets"]].sum()
     every = sums.groupby(["rung", "kind", "document"])
     return every.mean().assign(seeds=every.size())
@@ -164,15 +154,15 @@ def smollm2() -> Table:
         nats = books().nats[rung].unstack("document")
         less, targets = books().nats[NOTHING].unstack("document"), books().targets[rung]
         line = [words, *own]
-        for kind in ("2048", "unread", "near", "far", "far-beyond"):
+        for kind in ("unread", "near", "far-beyond"):
             counts = targets[kind].to_numpy()
             line.append(signed(paired(nats.loc[kind], less.loc[kind], counts)))
         three = (nats.loc[f"{kind}-beyond"].to_numpy() for kind in ("far", "near", "unread"))
         kept = share_kept(targets["far-beyond"].to_numpy(), *three)
         body.append([*line, f"{kept.mean:.2f} [{kept.low:.2f}, {kept.high:.2f}]"])
-    head = ["trained", "rate", "seeds", "text at 2,048", "text at 12,288"]
-    return Table("", [*head, "near copies", "far copies", "beyond L", "share kept"], body)
+    head = ["trained", "rate", "seeds", "text", "near copies", "beyond L", "share kept"]
+    return Table("", head, body)
 
 
 TABLES = {"tuning-small": ladder, "tuning-factors": factors, "tuning-rates": of_rates}
-TABLES |= {"tuning-smollm2": smollm2, "tuning-smollm2-rates": of_rates_on_books}
+TABLES |= {"tuning-smollm2": smollm2}
