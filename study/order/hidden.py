@@ -21,7 +21,7 @@ from posenc_jax.evaluation.knockout import Hidden
 from posenc_jax.evaluation.protocols import revised
 from posenc_jax.runs.subject import load_subject
 
-LENGTH, BOOKS, AT_ONCE = 512, 24, 16
+LENGTH, BOOKS, AT_ONCE = 512, 12, 16
 BEFORE, AFTER = 9, 2  # tokens from the value of a setting to the ends of what is hidden
 SPAN = BEFORE + AFTER
 

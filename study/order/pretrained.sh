@@ -2,7 +2,7 @@
 # BOOKS has the text of a book per line, {"text": ...}; docs/pretrained.md has the downloads of both models.
 # DCA's chunk is 3/4 of the L of a run, so a model is adopted with several.
 read_books() {
-  python eval_extrapolation.py --workdir=$1 --config.data.source=jsonl --config.data.path=$books --config.documents=24 --config.windows=1 \
+  python eval_extrapolation.py --workdir=$1 --config.data.source=jsonl --config.data.path=$books --config.documents=12 --config.windows=1 \
     --config.protocols=revised --config.lengths=512 --config.window=False --config.extensions=$2
 }
 books=$1
