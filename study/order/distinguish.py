@@ -1,4 +1,6 @@
-"""Does a model's RoPE tell positions and tokens apart? python -m study.order.distinguish BOOKS OUT RUN@METHOD...
+"""Do a model's scores tell positions and tokens apart?
+
+python -m study.order.distinguish BOOKS OUT RUN@METHOD...
 
 Measures the two shares of arXiv:2605.15514 with queries and keys of the model, before rotation, of
 random tokens of books, at random places of a context of n tokens: how often a key scores higher in

@@ -17,4 +17,5 @@ for model in smollm2=SmolLM2-135M-Instruct.Q4_1.gguf gemma3=gemma-3-270m.gguf; d
   python -m study.order.hidden $2/$name $books none
   python -m study.order.hidden $2/$name-128 $books dca
 done
+python -m study.order.distinguish $books $2/distinguish.csv $2/smollm2@none $2/smollm2@yarn:2 $2/smollm2@yarn:8 && xz -c $2/distinguish.csv > study/order/rows/distinguish.csv.xz
 python -m study.order.pretrained $2
