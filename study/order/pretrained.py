@@ -37,7 +37,7 @@ HIDDEN = (
 def publish(runs: Path) -> None:
     """Nats, questions and right answers of every cell by book, and what was hidden."""
     found, hidden = [], []
-    for model in MODELS:
+    for model in (model for model in MODELS if (runs / model).exists()):
         for run in sorted(runs.glob(f"{model}*")):
             for cell in read_cells(run / "eval"):
                 own = {"nats": cell.nats.round(4), "answers": cell.answers, "right": cell.right}
@@ -88,6 +88,11 @@ def rows() -> pd.DataFrame:
     return found.assign(kind=[kind[key] for key in keys])
 
 
+def read() -> dict[str, str]:
+    """The models that have rows."""
+    return {model: name for model, name in MODELS.items() if (rows().model == model).any()}
+
+
 def share(own: pd.DataFrame, less: pd.DataFrame | None = None) -> Difference:
     """Share of questions answered right, or of one less that of another, over books."""
     sums = own.groupby("document")[["right", "answers"]].sum()
@@ -121,7 +126,7 @@ def _ends(one: Difference, sign: str = "") -> str:
 def by_kind() -> Table:
     """Answers with the last value, by what the map does to a pair."""
     body = []
-    for model, name in MODELS.items():
+    for model, name in read().items():
         of_model = rows()[rows().model == model]
         for method, words in METHODS.items():
             for kind in KINDS.values():
@@ -142,7 +147,7 @@ def by_kind() -> Table:
 def by_pair() -> Table:
     """Answers with the last value without an extension, by pair."""
     body = []
-    for model, name in MODELS.items():
+    for model, name in read().items():
         plain = rows()[(rows().model == model) & (rows().method == "none")]
         own = [plain[(plain.pair == pair) & (plain.target == "last")] for pair in pairs()]
         body.append([name, *(_ends(share(one)) for one in own)])
@@ -153,7 +158,7 @@ def by_pair() -> Table:
 def hidden() -> Table:
     """Answers with the last value, and what hiding changes, over books."""
     found, body = pd.read_csv(ROWS / "hidden.csv.xz"), []
-    for model, name in MODELS.items():
+    for model, name in read().items():
         for method in ASKED:
             of_kind = kinds(method, 128)
             for kind in KINDS.values():
