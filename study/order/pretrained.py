@@ -39,7 +39,7 @@ def publish(runs: Path) -> None:
     found, hidden = [], []
     for model in (model for model in MODELS if (runs / model).exists()):
         for run in sorted(runs.glob(f"{model}*")):
-            for cell in read_cells(run / "eval"):
+            for cell in read_cells(run / "eval") if (run / "eval/curves.csv").exists() else []:
                 own = {"nats": cell.nats.round(4), "answers": cell.answers, "right": cell.right}
                 own = pd.DataFrame(own | {"document": range(len(cell.nats))}).astype(
                     {"answers": int, "right": int}
@@ -47,12 +47,15 @@ def publish(runs: Path) -> None:
                 facts = {"part": cell.facts["part"], "chunk": cell.facts["train_length"]}
                 found.append(own.assign(model=model, method=label(cell.facts), **facts))
         for method, run in ASKED.items():
+            if not (runs / f"{model}{run}" / "hidden.csv").exists():
+                continue
             own = pd.read_csv(runs / f"{model}{run}" / "hidden.csv")
             hidden.append(own.assign(model=model, method=method))
     keys = ["model", "method", "chunk", "part", "document"]
     rows = pd.concat(found).set_index(keys).sort_index().reset_index()
     rows.to_csv(ROWS / "pretrained.csv.xz", index=False)
-    pd.concat(hidden).to_csv(ROWS / "hidden.csv.xz", index=False)
+    if hidden:
+        pd.concat(hidden).to_csv(ROWS / "hidden.csv.xz", index=False)
 
 
 @cache
@@ -185,7 +188,7 @@ def distinguished() -> Table:
     return Table("", ["context", *(f"{context:,}" for context in CONTEXTS)], body)
 
 
-TABLES = {"kinds": by_kind, "pairs": by_pair, "hidden": hidden, "distinguish": distinguished}
+TABLES = {"kinds": by_kind, "pairs": by_pair, "distinguish": distinguished}
 
 if __name__ == "__main__":
     publish(Path(sys.argv[1]))
