@@ -15,7 +15,7 @@ from study.decoding import tables as decoding
 from study.field import tables as field
 from study.gpu import tables as gpu
 from study.mixture import tables as mixture
-from study.order import law
+from study.order import law, pretrained
 from study.order import tables as order
 from study.real import price, reach
 from study.real import tables as real
@@ -27,6 +27,7 @@ from study.tuning import tables as tuning
 PAGES = {
     "../README.md": summary.TABLES,
     "order/README.md": order.TABLES | law.TABLES,
+    "order/pretrained.md": pretrained.TABLES,
     "field/README.md": field.TABLES,
     "content/README.md": content.TABLES,
     "decoding/README.md": decoding.TABLES,
