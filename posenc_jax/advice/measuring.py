@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +92,10 @@ class Finding:
     @property
     def usable(self) -> int:
         """The distance up to which clearly more than one half is kept; N: in the whole row."""
-        low = {back: -1.0 if one is None else one.low for back, one in self.intervals.items()}
-        up_to = list(takewhile(lambda back: low[back] > copies.USABLE, self.distances))
-        return self.target if up_to == self.distances else max(up_to, default=0)
+        low = {back: one and one.low for back, one in self.intervals.items()}
+        rows = [{"part": str(back), "share_low": end} for back, end in low.items()]
+        up_to = copies.usable_length(rows)
+        return self.target if up_to == self.distances[-1] else up_to
 
     @property
     def reads(self) -> bool:

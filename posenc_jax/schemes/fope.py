@@ -17,8 +17,9 @@ class FoPE(RoPE):
     over j of cosines[h, j, i] cos(theta_j t), and the sine that over sines[h, j, i] sin(theta_j t).
 
     i and j are the F pairs that complete a turn within L, and the others do not turn: cosine 1,
-    sine 0. The authors' code has sine 1 there, which is no rotation; vLLM's has 0. With mixtures a
-    logit depends on both positions, not on their difference alone.
+    sine 0, as in vLLM's code for Intern-S1-Pro. Public copies of the authors' code have sine 1
+    there, which is no rotation, and divide each mixture by its sum. With mixtures a logit depends
+    on both positions, not on their difference alone.
     """
 
     cosines: jax.Array = trained(kw_only=True)  # [H, F, F]
@@ -47,7 +48,7 @@ def build(dims: Dims, key: jax.Array, *, base: float = 10_000.0) -> FoPE:
     turned = drop_pairs(_rotation.frequencies(base, dims.head_dim), "turned", dims.train_length)
     count = int(np.count_nonzero(turned))
     shape = dims.heads, count, count
-    # Xavier's standard deviation of an array of three axes, as the authors' code has it
+    # Xavier's standard deviation of an array of three axes, as in copies of the authors' code
     spread = GAIN * (2 / max(1, count * (count + dims.heads))) ** 0.5
     cosines, sines = jnp.eye(count)[None, None] + spread * jax.random.normal(key, (2, *shape))
     return FoPE(

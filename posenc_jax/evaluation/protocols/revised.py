@@ -21,7 +21,7 @@ from posenc_jax.evaluation.columns import Column
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.protocols._questions import OF_SETTINGS, SEPARATION
 from posenc_jax.evaluation.statistics import paired
-from posenc_jax.evaluation.windows import Reading, Text, changed, gathered, plan_of
+from posenc_jax.evaluation.windows import Reading, Text, gathered
 from posenc_jax.runtime.errors import ConfigError
 
 NAMES = (
@@ -146,10 +146,10 @@ def revised(text: Text, length: int) -> Text:
     that is asked for and each value that is scored."""
     forms: Sequence[Form] = text.of_protocol
     each = 2 * len(PAIRS) * len(TARGETS)
-    whole = changed(text, length, lambda rows: rows)
-    places_of = whole.starts[:, None] + np.arange(length + 1)
-    inner = gathered(whole, np.repeat(places_of, each, axis=0), np.repeat(whole.document, each))
-    shape = len(whole.starts), 2, len(PAIRS), len(TARGETS), length + 1
+    rows = (text.starts + text.longest - length)[:, None] + np.arange(length + 1)
+    document = np.searchsorted(text.documents, text.document)
+    inner = gathered(text, np.repeat(rows, each, axis=0), np.repeat(document, each))
+    place, shape = places(length), (len(text.starts), 2, len(PAIRS), len(TARGETS), length + 1)
     tokens, widths = inner.split.tokens.reshape(shape), np.zeros(shape[:4], np.int64)
     for window, of_window in enumerate(tokens):
         rng = tasks.generator(0, window)
@@ -161,7 +161,7 @@ def revised(text: Text, length: int) -> Text:
             given = list(zip(own, names, values, strict=True))  # values: last, older, absent
             for (form, name, value), slots in zip(given, PAIRS, strict=True):
                 for slot, one in zip(slots, (value[1], value[0]), strict=True):
-                    begin = places(length)[slot] - form.value_at
+                    begin = place[slot] - form.value_at
                     write(of_window[exchanged, ..., begin:], form, name, one)
             for asked, (form, name, value) in enumerate(given):
                 for target, one in enumerate(value):
@@ -190,10 +190,6 @@ def _scored(
 ) -> Reading:
     """A reading of some rows [..., TARGETS] that scores one of the three values."""
     at = TARGETS.index(target)
-    chosen = dataclasses.replace(
-        inner, starts=inner.starts[rows.ravel()], document=inner.document[rows.ravel()]
-    )
-    reading = plan_of(chosen, length, np.zeros((rows.size, 1), np.int64), length - 1)
     kept = np.zeros((rows.size, length), bool)
     kept[at :: len(TARGETS), -1] = True
 
@@ -208,9 +204,16 @@ def _scored(
     chance = 1 / 3 if target == ABSENT else 0.5
     facts = {"chance": chance, "ceiling": 1.0, "orderless": chance, "older": 1}
     facts["separation"] = None if apart is None else str(apart)
-    # The rows of all parts lie in one text, which is read once.
-    return dataclasses.replace(
-        reading, text=inner, kept=kept, part=target + part, facts=facts, right=right
+    return Reading(
+        inner,
+        length,
+        inner.starts[rows.ravel()],
+        inner.document[rows.ravel()],
+        first=np.full(rows.size, length - 1),
+        kept=kept,
+        part=target + part,
+        facts=facts,
+        right=right,
     )
 
 
