@@ -51,7 +51,7 @@ ENCODINGS = {
     "stick_breaking": ("#BB5566", "_"),
     "pope": ("#EE7733", "|"),
     "retention": ("#88CCEE", "8"),
-    "fope": ("#CC3311", "9"),
+    "fope": ("#CC3311", "."),
     "plus": ("#775500", "H"),
 }
 EXTENSIONS = {
