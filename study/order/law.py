@@ -82,7 +82,7 @@ def by_kind() -> pd.DataFrame:
         ]
         own = sums.melt([*keys, "answers"], runs, "run", "right").dropna(subset="right")
         found.append(own.join(pure, keys, how="inner").assign(name=name_of(method)))
-    rows = pd.concat(found)
+    rows = pd.concat(found, ignore_index=True)  # the next join is by index
     facts = rows.run.str.extract(r"-s(?P<seed>\d+)-steps=(?P<step>\d+)-").astype(int)
     keys = ["name", "kind", "seed", "step"]
     rows = rows.join(facts).groupby(keys)[["right", "answers"]].sum().reset_index()
