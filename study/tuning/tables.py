@@ -76,7 +76,7 @@ def mean(values: np.ndarray, sign: str = "") -> str:
 
 def ladder() -> Table:
     """Nats per token at 8 L less those of YaRN by 8 alone, nats at L less those of the base alone,
-    and accuracy at 8 L, over seeds."""
+    accuracy at 8 L, and the trained factor, over seeds."""
     plain, short_rows = seeds(NOTHING, **FAR_TEXT), seeds(NOTHING, method="none", **NEAR_TEXT)
     body = [
         [
@@ -86,36 +86,26 @@ def ladder() -> Table:
             mean(seeds(rung, **NEAR_TEXT) - short_rows, "+"),
             # Rows of 8 L have questions of their own.
             "" if rung.startswith("long") else mean(seeds(rung, **ANSWERS)),
+            *factors(rung),
         ]
         for rung, words in RUNGS.items()
     ]
     near = mean(seeds(NOTHING, **NEAR_TEXT) - short_rows, "+")
     answers = mean(seeds(NOTHING, **ANSWERS))
-    body.insert(0, ["nothing: YaRN by 8", "", mean(0 * plain, "+"), near, answers])
+    body.insert(0, ["nothing: YaRN by 8", "", mean(0 * plain, "+"), near, answers, "", ""])
     far, near = (seeds(NOTHING, method="window", **text) for text in (FAR_TEXT, NEAR_TEXT))
     body.append(["a window of L instead", "", mean(far - plain, "+"), mean(near - short_rows, "+")])
-    body[-1] += [mean(seeds(NOTHING, method="window", **ANSWERS))]
-    return Table("", ["trained", "rate", "text at 8 L", "text at L", "answers at 8 L"], body)
+    body[-1] += [mean(seeds(NOTHING, method="window", **ANSWERS)), "", ""]
+    head = ["trained", "rate", "text at 8 L", "text at L", "answers at 8 L"]
+    return Table("", [*head, "factor at 64 keys", "at 512"], body)
 
 
-def of_rates() -> Table:
-    """Nats per token at 8 L on a split to choose by, of seed 0, by rung and rate."""
-    found = pd.read_csv(rates.ROWS).pivot(index="rung", columns="rate", values="nll")
-    body = [
-        [RUNGS[rung], *(f"{nats:.3f}" for nats in found.loc[rung])]
-        for rung in ("temperature", "numbers", "lora", "all")
-    ]
-    return Table("", ["trained", *(f"{rate:g}" for rate in found.columns)], body)
-
-
-def factors() -> Table:
-    """The factor that training puts on scores beside YaRN's, in rows of L and of 8 L, by seed."""
+def factors(rung: str) -> list[str]:
+    """The factor that training puts on scores beside YaRN's, at L and at 8 L keys, over seeds."""
     rows = pd.read_csv(STUDY / "tuning" / "rows" / "factors.csv")
-    body = []
-    for rung, own in rows.groupby("rung", sort=False):
-        at = [mean(own.s.to_numpy() * np.log(keys) + own.b.to_numpy()) for keys in (L, FAR)]
-        body.append([RUNGS[str(rung)], *at])
-    return Table("", ["trained", "at 64 keys", "at 512 keys"], body)
+    own = rows[rows.rung == rung]
+    values = [own.s.to_numpy() * np.log(keys) + own.b.to_numpy() for keys in (L, FAR)]
+    return ["" if own.empty else mean(factor) for factor in values]
 
 
 ROW, OWN = 12_288, 8_192  # tokens, and L
@@ -156,7 +146,8 @@ def smollm2() -> Table:
         line = [words, *own]
         for kind in ("unread", "near", "far-beyond"):
             counts = targets[kind].to_numpy()
-            line.append(signed(paired(nats.loc[kind], less.loc[kind], counts)))
+            added = paired(nats.loc[kind], less.loc[kind], counts)
+            line.append("" if rung == NOTHING else signed(added))
         three = (nats.loc[f"{kind}-beyond"].to_numpy() for kind in ("far", "near", "unread"))
         kept = share_kept(targets["far-beyond"].to_numpy(), *three)
         body.append([*line, f"{kept.mean:.2f} [{kept.low:.2f}, {kept.high:.2f}]"])
@@ -164,5 +155,4 @@ def smollm2() -> Table:
     return Table("", head, body)
 
 
-TABLES = {"tuning-small": ladder, "tuning-factors": factors, "tuning-rates": of_rates}
-TABLES |= {"tuning-smollm2": smollm2}
+TABLES = {"tuning-small": ladder, "tuning-smollm2": smollm2}
