@@ -56,7 +56,7 @@ DECIDING = [  # what, benchmark, case, measure
 
 
 def ratio(one: Estimate) -> str:
-    return f"{one.mean:.2f} ({one.low:.2f} to {one.high:.2f})"
+    return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
 
 
 def speed() -> Table:
