@@ -13,7 +13,7 @@ from study.order.flips import flips
 L, FAR = 64, 512
 BUDGETS = (600, 1_200, 2_400, 4_800, 9_600)
 SEEDS = 5  # of the methods that the decision rule compares
-PAIRS_OF_BUDGETS = ((1_200, 9_600), (600, 2_400))  # the first decides
+DECIDE, EARLY = (1_200, 9_600), (600, 2_400)  # pairs of budgets
 ENCODINGS = {
     "rope": "RoPE",
     "nope": "NoPE",
@@ -53,7 +53,6 @@ SHOWN_APART = (  # by separation: of the answer, and what the law predicts
     "RoPE with YaRN",
     "RoPE with DCA",
     "RoPE with Self-Extend, window 4",
-    "RoPE with Self-Extend, window 8",
     "RoPE with Self-Extend, window 16",
 )
 APART = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256")
@@ -106,21 +105,21 @@ def by_budget(rows: pd.DataFrame, shown: Collection[str], columns: dict[str, dic
 def across_budgets() -> Table:
     """Found and order beyond L, and order at L after the shortest budget."""
     columns = by_step("found", FOUND, 600, 9_600) | by_step("order at L", AT_L, 600)
-    columns |= by_step("order", ORDER, 600, 1_200, 2_400, 9_600)
+    columns |= by_step("order", ORDER, 600, 1_200, 9_600)
     return by_budget(grid(), SHOWN, columns)
 
 
 def that_flip() -> Table:
-    """The pairs that change places between two budgets."""
+    """The pairs that change places between the early budgets; between those that decide none."""
     order, body = selected(known(grid()), ORDER).drop(columns="method"), []
     order = order.rename(columns={"name": "method", "step": "steps"})
     order = order[order.groupby("method").seed.transform("nunique") == SEEDS]
-    for budgets in PAIRS_OF_BUDGETS:
-        for pair in flips(order, list(budgets)):
-            at = {pair.ahead: pair.gained, pair.behind: pair.lost}
-            differences = [f"{at[steps]:+.2f} at {steps:,}" for steps in budgets]
-            body.append([f"{pair.one} less {pair.other}", *differences])
-    return Table("", ["order beyond L", "first", "then"], body)
+    assert flips(order, list(DECIDE)) == []
+    for pair in flips(order, list(EARLY)):
+        at = {pair.ahead: pair.gained, pair.behind: pair.lost}
+        names = f"{pair.one} less {pair.other}".replace("RoPE with ", "")
+        body.append([names, *(f"{at[steps]:+.2f}" for steps in EARLY)])
+    return Table("", ["order beyond L", *(f"{steps:,}" for steps in EARLY)], body)
 
 
 @cache
@@ -138,6 +137,7 @@ def knock_outs() -> Table:
     last = rows[(rows.hidden == NOTHING) & (rows.step == BUDGETS[-1])]
     last = last.groupby(["name", "length"]).order.agg(["mean", "count"])
     shown = last[(last["count"] > 1) & (last["mean"] > 0.6)]["count"]
+    shown = shown.drop([("NoPE", L), ("FIRE", L)])  # as beyond L
     lines = [
         (
             f"{name}, {length} tokens",
@@ -167,7 +167,8 @@ def by_separation() -> Table:
     """Order beyond L by the tokens between the two settings, and the widest half interval."""
     rows, body = grid(), []
     for name, own in separated(rows[rows.name.isin(SHOWN_APART)]).items():
-        body.append([name, *map(plain, own), f"{max(map(half, own)):.2f}"])
+        worst = f"{max(map(half, own)):.2f}"
+        body.append([name.removeprefix("RoPE with "), *map(plain, own), worst])
     return Table("", ["tokens apart", *APART, "± at most"], body)
 
 
