@@ -24,7 +24,7 @@ SHOWN = [5 * L // 8, 3 * L // 4, 7 * L // 8, 8_064]
 BEYOND = [5 * L // 8, 3 * L // 4, 9_216, 10_240, 12_160]
 GEMMA = "gemma3"
 GEMMA_L = 32_768
-GEMMA_SHOWN = [8_192, 16_384, 24_576, 28_672, 30_720, 32_640]
+GEMMA_SHOWN = [8_192, 24_576, 28_672, 30_720, 32_640]
 
 
 class Row:
@@ -91,15 +91,13 @@ def _share(one: Difference) -> str:
     return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
 
 
-def nats_more(distances: list[int]) -> Table:
-    """Nats that a copy saves on Gemma in rows of its L, more than without an extension."""
-    rows, body = measured(GEMMA), []
-    plain = rows["none", GEMMA_L]
-    for method in METHODS[1:]:
-        if row := rows.get((method, GEMMA_L)):
-            found = [paired(row.far[b], plain.far[b], row.targets[b]) for b in distances]
-            body.append([method, *(_signed(one, 2) for one in found)])
-    return Table("", ["nats more", *(f"{back:,}" for back in distances)], body)
+def of_gemma() -> Table:
+    """The shares of Gemma in rows of its L, and the nats that a copy saves more with YaRN."""
+    made = shares(GEMMA_L, GEMMA_SHOWN, GEMMA)
+    plain, row = (measured(GEMMA)[method, GEMMA_L] for method in ("none", "yarn:1.5"))
+    more = [paired(row.far[b], plain.far[b], row.targets[b]) for b in GEMMA_SHOWN]
+    line = ["yarn:1.5, nats more", *(_signed(one, 2) for one in more), "", ""]
+    return Table("", made.head, [*made.rows, line])
 
 
 def _signed(one: Difference, digits: int) -> str:
@@ -112,21 +110,20 @@ def _price(row: Row, plain: Row) -> str:
 
 
 def halves() -> Table:
-    """Half-reach of every method and row that has one, and what the factor times half of that of
+    """Half-reach of YaRN in every row that has one, and what the factor times half of that of
     YaRN by 2 predicts; 95% intervals of the percentile bootstrap over books."""
     rng = np.random.default_rng(0)
     plain, fitted = measured()["none", L], measured()["yarn:2", ROW].half() / 2
     draws = rng.integers(0, len(plain.books), (DRAWS, len(plain.books)))
     body = []
     for (method, length), row in sorted(measured().items(), key=lambda one: (one[0][1], one[0][0])):
-        if np.isnan(half := row.half()):
+        if np.isnan(half := row.half()) or method.startswith("ntk"):  # the law is YaRN's
             continue
         drawn = np.array([row.half(books) for books in draws])
         drawn = np.where(np.isnan(drawn), np.inf, drawn)
         low, high = np.quantile(drawn, (0.025, 0.975), method="nearest")
         predicted = fitted * (1.0 if method == "none" else float(method.split(":")[1]))
         words = f"{predicted:,.0f} ({predicted / half - 1:+.1%})"
-        words = "" if method.startswith("ntk") else words  # the law is YaRN's
         body.append([method, f"{length:,}", f"{half:,.0f} [{low:,.0f}, {high:,.0f}]", words])
     return Table("", ["", "rows of", "half-reach", "predicted"], body)
 
@@ -135,6 +132,5 @@ TABLES = {
     "reach-shares": lambda: shares(L, SHOWN),
     "reach-beyond": lambda: shares(ROW, BEYOND),
     "reach-halves": halves,
-    "reach-gemma": lambda: shares(GEMMA_L, GEMMA_SHOWN, GEMMA),
-    "reach-gemma-more": lambda: nats_more(GEMMA_SHOWN),
+    "reach-gemma": of_gemma,
 }
