@@ -11,7 +11,7 @@ def least(one: Estimate) -> str:
 
 
 def recall() -> Table:
-    """Order of two settings at L, found and order beyond L; the best order beyond L first."""
+    """Order of two settings at L, found and order beyond L, and bits; the best order first."""
     rows = known(rows_of("content/rows/sweep"))
     best = selected(rows, ORDER).groupby("encoding").order.mean().sort_values(ascending=False)
     columns = {
@@ -22,7 +22,9 @@ def recall() -> Table:
         "least order": ORDER | {"cell": least},
         "seeds with order": ORDER | {"cell": count},
     }
-    return table(rows, {name: {"encoding": name} for name in best.index}, columns)
+    made = table(rows, {name: {"encoding": name} for name in best.index}, columns)
+    bits = {name: cell for name, cell in text().rows}
+    return Table("", [*made.head, "bits"], [[*row, bits.get(row[0], "-")] for row in made.rows])
 
 
 def text() -> Table:
@@ -30,10 +32,8 @@ def text() -> Table:
     rows = rows_of("content/rows/text", "text/rows/sweep")
     beside = rows.encoding.isin(["rope", "fox"]) | (rows.sweep == "content/rows/text")
     rows = rows[beside & (rows.protocol == "same_token") & (rows.method == "none")]
-    means = rows.pivot_table("bpb", "encoding", "length")
     columns = {"1,024 less 128": {"length": 1_024, "less": {"length": 128}}}
-    ranked = (means[1_024] - means[128]).sort_values()
-    return table(rows, {name: {"encoding": name} for name in ranked.index}, columns)
+    return table(rows, {name: {"encoding": name} for name in rows.encoding.unique()}, columns)
 
 
-TABLES = {"content": recall, "content-text": text}
+TABLES = {"content": recall}
