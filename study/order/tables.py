@@ -63,6 +63,12 @@ AGAIN = "nothing, trained again"
 FOUND = {"protocol": "found", "part": "beyond", "length": FAR, "value": "found"}
 ORDER = {"protocol": "last_of_two", "part": "beyond", "length": FAR, "value": "order"}
 AT_L = {"protocol": "last_of_two", "part": "within", "length": L, "value": "accuracy"}
+AGAIN_SHOWN = (
+    ("RoPE", FOUND),
+    ("RoPE with YaRN", ORDER),
+    ("NoPE", ORDER),
+    ("forget gates", FOUND),
+)
 BY_SEPARATION = {apart: ORDER | {"part": f"apart-{apart}"} for apart in APART}
 
 
@@ -172,14 +178,37 @@ def by_separation() -> Table:
     return Table("", ["tokens apart", *APART, "± at most"], body)
 
 
+@cache
+def again() -> pd.DataFrame:
+    """The same seeds trained again, for the page on the encodings of 2026."""
+    rows = pd.read_csv(STUDY / "field/rows/topk.csv").rename(columns={"steps": "step"})
+    rows = rows[rows.method.isin(("none", "yarn:8"))]
+    names = rows.run.str.extract(r"^ordered-(\w+?)-s\d")[0].map(ENCODINGS)
+    return rows.assign(name=names_of(names, rows.method))
+
+
+def of_both() -> Table:
+    """What both trainings of the same five seeds have, and all ten runs."""
+    trainings = {"first": known(grid()), "again": known(again())}
+    apart = [rows.assign(seed=rows.seed + 100 * n) for n, rows in enumerate(trainings.values())]
+    trainings["both"] = pd.concat(apart)  # ten runs
+    rows = pd.concat(rows.assign(training=name) for name, rows in trainings.items())
+    lines = {
+        f"{name}, {measure['value']}, {step:,}": {"name": name, "step": step} | measure
+        for name, measure in AGAIN_SHOWN
+        for step in (600, 9_600)
+        if not (name == "forget gates" and step == 600)
+    }
+    return table(rows, lines, {name: {"training": name} for name in trainings})
+
+
 def by_seed() -> Table:
     """RoPE with YaRN by seed: adjacent settings, what hiding the older setting takes, and the same
     seeds trained again (the page on the encodings of 2026)."""
     rows = pd.concat([grid(), knocked_out()])
     rows = rows[rows.name == "RoPE with YaRN"]
-    again = pd.read_csv(STUDY / "field/rows/topk.csv").rename(columns={"steps": "step"})
-    again = again[again.run.str.startswith("ordered-rope-") & (again.method == "yarn:8")]
-    rows = pd.concat([rows, again.assign(hidden=AGAIN)])
+    trained = again()[again().name == "RoPE with YaRN"]
+    rows = pd.concat([rows, trained.assign(hidden=AGAIN)])
     last = {"length": FAR, "step": BUDGETS[-1]}
     columns = {"adjacent, 9,600": BY_SEPARATION["1"] | last}
     for words, hidden in (("all", NOTHING), ("hidden", OLDER)):
@@ -194,4 +223,5 @@ TABLES = {
     "apart": by_separation,
     "knockout": knock_outs,
     "seeds": by_seed,
+    "again": of_both,
 }

@@ -29,7 +29,6 @@ def added(model: str, evaluation: str, lengths: tuple[int, ...], other: dict) ->
     """Nats per token that each method adds to another one in rows of the same or a given length;
     all rows of a book in an evaluation end at the same token."""
     rows = selected(pd.read_csv(ROWS), {"model": model, "evaluation": evaluation})
-    rows = rows[~rows.method.str.endswith("ramp=radix")]
     lines = {method: {"method": method} for method in sorted(rows.method.unique())}
     columns = {f"{length:,}": {"length": length, "less": other} for length in lengths}
     made = of_documents(rows, lines, columns, cell=to_another)
