@@ -126,7 +126,7 @@ def _tell_plan(
     rate, size = rate_here(width), size_of(parts.params())
     each = ROWS * operations(size, config.model, parts.encoding, to)
     minutes_here = _texts_after(0) * each / rate / 60
-    held = 2**29 + 4 * size + 4 * to * (12 * width + 4 * config.model.hidden_size)
+    held = 2**29 + 6 * size + 4 * to * (12 * width + 4 * config.model.hidden_size)
     bound = "" if minutes is None else f", of which at most {minutes:g} are used"
     say(
         f"{size:,} parameters, L = {trained_length(config):,}; rows of {to:,} tokens, prompts of "
@@ -248,7 +248,8 @@ class _Advising:
         if choice.finding is not best.finding:
             sentences.append(f"Best of all: {page.claim(best, plain, self.prompts, [first])}")
         given: dict[str, list[str]] = {}
-        for engine in [self.engine] if self.engine else paste.NAMES:
+        engines = [self.engine] if self.engine else paste.NAMES
+        for engine in engines if len(decided) > 1 or plain.clear else ():
             words, place = self._pasted(engine, choice.finding.method, screened, decided)
             given.setdefault(words, []).append(place)
         sentences += [f"- {words}: {', '.join(places)}" for words, places in given.items()]

@@ -39,10 +39,14 @@ def claim(
         words += [f"Set {one.method}: it reads {one.target:,} tokens"]
     elif one.reads and not one.units.enough:
         words += [f"{one.units} are too few to tell: {one.method} keeps {least}"]
+    elif one is plain:
+        words += [f"Without an extension it does not read all of {one.target:,} tokens: it keeps"]
+        words[-1] += f" {least}, and clearly reads to {one.usable:,}"
+        words += ["no extension was measured"]
     else:
-        name = "no extension" if one is plain else one.method
-        nearest = f"{name} comes nearest: it keeps {least}, and clearly reads to {one.usable:,}"
-        words += [f"No method reads all of {one.target:,} tokens, so none is advised", nearest]
+        nearest = f"{one.method} comes nearest: it keeps {least}, and clearly reads to"
+        words += [f"No method reads all of {one.target:,} tokens, so none is advised"]
+        words += [f"{nearest} {one.usable:,}"]
     if one is not plain:
         words += [f"it costs every prompt, in nats per token: {costs} tokens"]
     first, *others = screened

@@ -120,6 +120,8 @@ def test_another_length_reads_the_cells_of_prompts_again(answered, extend):
     assert (
         "Left out, for --minutes: screening from yarn" in said
         and "Provisional, over 2 documents" in said
+        and "no extension was measured" in said
+        and "is read right" not in said
     )
 
 
