@@ -208,7 +208,8 @@ class _Advising:
             everywhere = [n for n in names if not any(b.fault for b in self._of(n).values())]
             finals = choosing.finalists(ranked, self._right(names, self.engine), everywhere)
         names = ["none", *(one.method for one in finals)]
-        most, one = self.measuring.most, slice(SCREENED, SCREENED + 1)
+        most = self.measuring.most if others or plain.reads else SCREENED
+        one = slice(SCREENED, SCREENED + 1)
         each = sum(self.measuring.seconds(self.measuring.planned(name, one)) for name in names)
         left = until - time.monotonic()
         if each * (most - SCREENED) > left:

@@ -8,7 +8,7 @@ The runs are those of study/retrieval/sweep.py: 600 steps at L = 64.
 
 from posenc_jax.sweeping.grid import axis, product
 
-FACTORS = {"yarn": (4, 6, 8, 12, 16), "ntk": (8, 12, 16, 24, 32), "pi": (6, 8, 12, 16)}
+FACTORS = {"yarn": (4, 6, 8, 12, 16), "ntk": (8, 16, 32, 128, 512, 2_048), "pi": (6, 8, 12, 16, 24)}
 METHODS = [f"{name}:{factor}" for name, own in FACTORS.items() for factor in own]
 METHODS += ["none", "ntk:8:rule=gradient", "drop", "drop:clip=soft"]
 
