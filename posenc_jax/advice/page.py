@@ -109,15 +109,15 @@ def picture(findings: Sequence[Finding], plain: Finding, prompts: Sequence[int])
     kept, prices = [], []
     for one, look in zip(findings, looks, strict=True):
         ends = [one.intervals[back] for back in one.distances]
-        band = None
-        if all(ends) and one.units.number >= FEW_DOCUMENTS:
+        several, band = one.units.number >= FEW_DOCUMENTS, None
+        if all(ends) and several:
             band = [end.low for end in ends if end], [end.high for end in ends if end]
         shares = [one.kept[back] for back in one.distances]
         kept.append(Line(one.method, one.distances, shares, look, band))
         if one is not plain:
             found = [one.price(plain, [length]) for length in prompts]
             band = [price.low for price in found], [price.high for price in found]
-            means = [price.mean for price in found]
+            means, band = [price.mean for price in found], band if several else None
             prices.append(Line(one.method, prompts, means, look, band, listed=False))
     curves.draw_lines(left, kept, 0)
     curves.draw_lines(right, prices)
