@@ -17,6 +17,7 @@ from study.gpu import tables as gpu
 from study.mixture import tables as mixture
 from study.order import law, pretrained
 from study.order import tables as order
+from study.published import tables as published
 from study.real import price, reach
 from study.real import tables as real
 from study.retrieval import tables as retrieval
@@ -43,6 +44,7 @@ PAGES = {
     "speed/README.md": speed.TABLES,
     "gpu/README.md": gpu.TABLES,
     "tuning/README.md": tuning.TABLES,
+    "published/README.md": published.TABLES,
 }
 
 

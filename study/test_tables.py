@@ -44,7 +44,7 @@ def test_every_decimal_of_an_answer_is_in_a_table_of_its_page(page):
 def test_published_accuracies_match_the_documents(folder):
     keys = ["protocol", "length", "part"]
     rows = pd.read_csv(folder / "rows.csv.xz", low_memory=False)
-    rows = rows[rows.answers > 0].assign(part=rows.part.fillna("").astype(str))
+    rows = rows[rows.answers > 0].assign(part=rows.part.astype(object).fillna("").astype(str))
     rows = rows.assign(name=rows.run + "@" + rows.method).set_index([*keys, "name"])
     documents = pd.read_csv(folder / "documents.csv.xz", dtype={"part": str})
     documents = documents.assign(part=documents.part.fillna("")).set_index([*keys, "answers"])

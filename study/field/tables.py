@@ -14,7 +14,6 @@ from study.real import tables as real
 
 ENCODINGS = order.ENCODINGS | {
     "pope": "PoPE",
-    "fope": "FoPE",
     "rope++": "RoPE++",
     "retention": "retention",
     "decay, nope": "decay and NoPE",
@@ -41,24 +40,6 @@ PAIRS = (
     ("decay and NoPE", "retention"),
     ("decay and RoPE", "decay and NoPE"),
 )
-SHOWN_FOPE = (
-    "RoPE",
-    "RoPE with YaRN",
-    "RoPE with PI",
-    "PoPE",
-    "PoPE with YaRN",
-    "FoPE",
-    "FoPE with YaRN",
-    "FoPE with PI",
-)
-ITEM_METHODS = {
-    "none": "8 L",
-    "yarn:8": "YaRN",
-    "pi:8": "PI",
-    "self_extend": "Self-Extend",
-    "logn": "log-n",
-}
-MODELS = {"smollm2": "SmolLM2", "gemma3": "Gemma 3"}
 SHOWN_FADING = ("random steps", "forget gates", "selective RoPE")
 DISTANCES = ("65-128", "129-256", "257-512", "1025-2048", "2049-4096")
 SHOWN_TOPK = ("NoPE", "RoPE", "random steps")
@@ -213,42 +194,8 @@ def riffled() -> Table:
     return of_documents(real.of_protocol("riffle"), lines, columns)
 
 
-def fope() -> Table:
-    """FoPE beside PoPE and RoPE."""
-    rows = rows_of("field/rows/fope")
-    rows = pd.concat([rows.assign(name=names_of(encodings_of(rows), rows.method)), grid()])
-    columns = order.by_step("found", FOUND, 600, 2_400) | order.by_step("order", ORDER, 600, 2_400)
-    return order.by_budget(rows, SHOWN_FOPE, columns)
-
-
-def items() -> Table:
-    """The share of eight items that are named right, by their place in the row."""
-    columns = {
-        "at L": {"evaluation": "at_L", "length": L, "method": "none"},
-        **{
-            words: {"evaluation": "held-out", "length": FAR, "method": method}
-            for method, words in ITEM_METHODS.items()
-        },
-    }
-    rows = rows_of("field/rows/items")
-    return table(rows[rows.protocol == "answers"], "encoding", columns, "accuracy")
-
-
-def listed() -> Table:
-    """The share of lists of which a word is named right, by its place."""
-    rows, body = pd.read_csv(STUDY / "field/rows/list.csv"), []
-    for (model, form), own in rows.groupby(["model", "form"], sort=False):
-        shares = own.right / own.lists
-        body.append([f"{MODELS[model]}, {form}", *(f"{share:.2f}" for share in shares)])
-        body[-1].append(f"{own.right.sum() / own.lists.sum():.2f}")
-    return Table("", ["k", *map(str, sorted(rows.k.unique())), "all"], body)
-
-
 TABLES = {
     "budget": across_budgets,
-    "fope": fope,
-    "items": items,
-    "list": listed,
     "differences": differences,
     "topk": topk,
     "real-topk": real_topk,
