@@ -8,6 +8,7 @@ import pandas as pd
 from posenc_jax.display import Table
 from posenc_jax.report.frames import Estimate, selected
 from study.cells import STUDY, loss, of_documents, rows_of, short, table
+from study.field import kth
 from study.order import tables as order
 from study.order.tables import AT_L, BUDGETS, FAR, FOUND, ORDER, L, known, names_of
 from study.real import tables as real
@@ -40,6 +41,15 @@ PAIRS = (
     ("decay and NoPE", "retention"),
     ("decay and RoPE", "decay and NoPE"),
 )
+ITEM_ENCODINGS = {name: ENCODINGS[name] for name in ("nope", "fire", "rope", "alibi", "fox")}
+ITEM_METHODS = {
+    "none": "8 L",
+    "yarn:8": "YaRN",
+    "pi:8": "PI",
+    "self_extend": "Self-Extend",
+    "logn": "log-n",
+}
+MODELS = {"smollm2": "SmolLM2", "gemma3": "Gemma 3"}
 SHOWN_FADING = ("random steps", "forget gates", "selective RoPE")
 DISTANCES = ("65-128", "129-256", "257-512", "1025-2048", "2049-4096")
 SHOWN_TOPK = ("NoPE", "RoPE", "random steps")
@@ -194,8 +204,38 @@ def riffled() -> Table:
     return of_documents(real.of_protocol("riffle"), lines, columns)
 
 
+def items() -> Table:
+    """The share of eight items that are named right, by their place in the row."""
+    columns = {
+        "at L": {"evaluation": "at_L", "length": L, "method": "none"},
+        **{
+            words: {"evaluation": "held-out", "length": FAR, "method": method}
+            for method, words in ITEM_METHODS.items()
+        },
+    }
+    columns["log-n, more"] = columns["log-n"] | {"less": columns["8 L"]}
+    rows = rows_of("field/rows/items")
+    lines = {name: {"encoding": encoding} for encoding, name in ITEM_ENCODINGS.items()}
+    made = table(rows[rows.protocol == "answers"], lines, columns, "accuracy")
+    guess = np.mean(1 / np.arange(1, kth.ITEMS + 1))  # among the letters not named yet
+    made.rows.append(["a guess among those left", *[f"{guess:.2f}"] * 2, *[""] * 5])
+    return made
+
+
+def listed() -> Table:
+    """The share of lists of which the first word, and of which a later one is named right."""
+    rows, body = pd.read_csv(STUDY / "field/rows/list.csv"), []
+    for (model, form), own in rows.groupby(["model", "form"], sort=False):
+        parts = own[own.k == 1], own[own.k > 1]
+        shares = [f"{part.right.sum() / part.lists.sum():.2f}" for part in parts]
+        body.append([f"{MODELS[model]}, {form}", *shares])
+    return Table("", ["", "first", "second to eighth"], body)
+
+
 TABLES = {
     "budget": across_budgets,
+    "items": items,
+    "list": listed,
     "differences": differences,
     "topk": topk,
     "real-topk": real_topk,
