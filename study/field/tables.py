@@ -7,7 +7,7 @@ import pandas as pd
 
 from posenc_jax.display import Table
 from posenc_jax.report.frames import Estimate, selected
-from study.cells import STUDY, loss, of_documents, rows_of, short, table
+from study.cells import STUDY, of_documents, rows_of, short, table
 from study.field import kth
 from study.order import tables as order
 from study.order.tables import AT_L, BUDGETS, FAR, FOUND, ORDER, L, known, names_of
@@ -29,7 +29,6 @@ SHOWN = (  # by budget
     "RoPE with YaRN",
     "PoPE",
     "PoPE with YaRN",
-    "RoPE++ with YaRN",
     "retention",
     "decay and NoPE",
     "decay and RoPE",
@@ -52,7 +51,7 @@ ITEM_METHODS = {
 MODELS = {"smollm2": "SmolLM2", "gemma3": "Gemma 3"}
 SHOWN_FADING = ("random steps", "forget gates", "selective RoPE")
 DISTANCES = ("65-128", "129-256", "257-512", "1025-2048", "2049-4096")
-SHOWN_TOPK = ("NoPE", "RoPE", "random steps")
+SHOWN_TOPK = (("NoPE", 600), ("NoPE", 9_600), ("RoPE", 9_600), ("random steps", 9_600))
 KEYS = ("all", "32", "8")  # that a query attends to
 
 
@@ -107,8 +106,7 @@ def sharpened() -> pd.DataFrame:
 def topk() -> Table:
     """Found and order beyond L, and at L, with all keys and with those of the highest 8 logits."""
     rows = known(sharpened())
-    shown = rows[rows.name.isin(SHOWN_TOPK)].groupby(["steps", "name"]).groups
-    lines = {f"{name}, {step:,}": {"name": name, "steps": step} for step, name in shown}
+    lines = {f"{name}, {step:,}": {"name": name, "steps": step} for name, step in SHOWN_TOPK}
     columns, cell = {}, partial(short, of=order.SEEDS)
     for words, asked in (("found", FOUND), ("order", ORDER), ("at L", AT_L)):
         columns |= {f"{words}, {keys}": asked | {"keys": keys} for keys in ("all", "8")}
@@ -195,7 +193,6 @@ def riffled() -> Table:
     difference: what its own earlier blocks save."""
     alone, price, null = ({"part": part} for part in ("alone", "riffled", "foreign"))
     columns = {
-        "loss alone": alone | {"cell": loss},
         "price": price | {"less": alone},
         "null": null | {"less": alone},
         "saved": null | {"less": price},
