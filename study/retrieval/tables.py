@@ -19,16 +19,13 @@ LINES = {
     "RoPE in a window of L": ("rope", "window"),
     "RoPE + YaRN by 8": ("rope", "yarn:8"),
     "RoPE + Self-Extend": ("rope", "self_extend"),
-    "RoPE + interpolation by 8": ("rope", "pi:8"),
     "randomised positions": ("randomized", "none"),
     "FIRE": ("fire", "none"),
     "NoPE": ("nope", "none"),
     "T5": ("t5", "none"),
     "Sandwich": ("sandwich", "none"),
-    "ALiBi": ("alibi", "none"),
     "Kerple, logarithm": ("kerple_log", "none"),
     "Kerple, logarithm + log-n": ("kerple_log", "logn"),
-    "forget gates": ("fox", "none"),
 }
 ADDED = {
     "nothing: RoPE": (SWEEP, "rope-s."),
@@ -37,11 +34,8 @@ ADDED = {
     "trained frequencies": (SHIPPED, "rope_trained-s."),
     "a trained sink": (SHIPPED, "rope-s.-sink=True"),
     "a trained scale of scores (SSMax)": (SHIPPED, "ssmax-s."),
-    "Ministral 3's temperature": (SHIPPED, "ssmax-s.-kind=ministral3"),
-    "forget gates": (SHIPPED, "fox-s.-inner=rope"),
     "chunks of 32, then no position (Llama 4)": (SHIPPED, "ssmax-s.-.*llama4.*"),
     "a window of 32, then no position": (SHIPPED, "hybrid_nope-s.-pattern=local_global-window=32"),
-    "a window of 16, then RoPE of base 10^6": (SHIPPED, "hybrid_bases-s.-pattern=local_global"),
 }
 
 
@@ -79,7 +73,6 @@ def shipped() -> Table:
         "set 33 to 64 back": back("33-64") | {"method": "none"},
         "all": ALL | {"method": "none"},
         "all, YaRN by 8": ALL | {"method": "yarn:8"},
-        "all, Self-Extend": ALL | {"method": "self_extend"},
     }
     lines = {name: added(name) for name in ADDED}
     return table(rows_of(SWEEP, SHIPPED), lines, columns, "accuracy")
