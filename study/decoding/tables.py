@@ -27,7 +27,7 @@ def costs() -> Table:
         "current keys, 8 L": current | {"length": FAR, "cell": loss},
         "stale keys, 8 L": {"semantics": "stale", "length": FAR, "cell": loss},
     }
-    for n in (2, 4, 8):
+    for n in (2, 8):
         stale = {"semantics": "stale", "length": n * 128, "less": current}
         columns[f"stale less current, {n} L"] = stale
     window = {"semantics": "window", "length": FAR, "less": current}

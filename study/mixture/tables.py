@@ -10,9 +10,7 @@ LINES = {
     "RoPE + interpolation by 8": ("rope", "pi:8"),
     "RoPE + NTK by 8": ("rope", "ntk:8"),
     "RoPE": ("rope", "none"),
-    "ALiBi in a window of L": ("alibi", "window"),
     "ALiBi": ("alibi", "none"),
-    "FIRE in a window of L": ("fire", "window"),
     "FIRE": ("fire", "none"),
 }
 COLUMNS = {

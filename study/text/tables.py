@@ -23,8 +23,6 @@ LINES = {  # sweep, encoding, method, protocol
     "ALiBi, cut text": (SWEEP, "alibi", "none", "nonoverlap"),
     "ALiBi, 2,400 steps": (STEPS, "alibi", "none", "same_token"),
     "ALiBi, 2,400 steps, cut text": (STEPS, "alibi", "none", "nonoverlap"),
-    "T5, 2,400 steps": (STEPS, "t5", "none", "same_token"),
-    "RoPE, 2,400 steps": (STEPS, "rope", "none", "same_token"),
     "RoPE + Self-Extend, 2,400 steps": (STEPS, "rope", "self_extend", "same_token"),
 }
 CHANGED = {
