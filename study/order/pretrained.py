@@ -188,7 +188,7 @@ def distinguished() -> Table:
     return Table("", ["context", *(f"{context:,}" for context in CONTEXTS)], body)
 
 
-TABLES = {"kinds": by_kind, "pairs": by_pair, "distinguish": distinguished}
+TABLES = {"kinds": by_kind, "hidden": hidden, "pairs": by_pair, "distinguish": distinguished}
 
 if __name__ == "__main__":
     publish(Path(sys.argv[1]))
