@@ -23,7 +23,7 @@ ROWS = STUDY / "order" / "rows"
 LENGTH = 512
 MODELS = {"smollm2": "SmolLM2", "gemma3": "Gemma 3"}
 TIED = "self_extend:group=512:window=16"
-CONTEXTS = (64, 512, 4_096, 8_192, 16_384, 32_768, 65_536)
+CONTEXTS = (64, 8_192, 16_384, 32_768, 65_536)
 METHODS = {"none": "no extension", "yarn:2": "YaRN by 2", TIED: "Self-Extend", "dca": "DCA"}
 KINDS = {1: "kept", 0: "tied", -1: "turned round"}
 ASKED = {"none": "", "dca": "-128"}  # with settings hidden, and the run
@@ -45,7 +45,8 @@ def publish(runs: Path) -> None:
                     {"answers": int, "right": int}
                 )
                 facts = {"part": cell.facts["part"], "chunk": cell.facts["train_length"]}
-                found.append(own.assign(model=model, method=label(cell.facts), **facts))
+                method = label(cell.facts).removesuffix(":layers=all")
+                found.append(own.assign(model=model, method=method, **facts))
         for method, run in ASKED.items():
             if not (runs / f"{model}{run}" / "hidden.csv").exists():
                 continue
@@ -147,17 +148,6 @@ def by_kind() -> Table:
     return Table("", head, body)
 
 
-def by_pair() -> Table:
-    """Answers with the last value without an extension, by pair."""
-    body = []
-    for model, name in read().items():
-        plain = rows()[(rows().model == model) & (rows().method == "none")]
-        own = [plain[(plain.pair == pair) & (plain.target == "last")] for pair in pairs()]
-        body.append([name, *(_ends(share(one)) for one in own)])
-    head = ["tokens back to the last, and between", *(pair.replace("-", ", ") for pair in pairs())]
-    return Table("", head, body)
-
-
 def hidden() -> Table:
     """Answers with the last value, and what hiding changes, over books."""
     found, body = pd.read_csv(ROWS / "hidden.csv.xz"), []
@@ -188,7 +178,7 @@ def distinguished() -> Table:
     return Table("", ["context", *(f"{context:,}" for context in CONTEXTS)], body)
 
 
-TABLES = {"kinds": by_kind, "hidden": hidden, "pairs": by_pair, "distinguish": distinguished}
+TABLES = {"kinds": by_kind, "hidden": hidden, "distinguish": distinguished}
 
 if __name__ == "__main__":
     publish(Path(sys.argv[1]))

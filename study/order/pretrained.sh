@@ -7,15 +7,16 @@ read_books() {
 }
 books=$1
 for model in smollm2=SmolLM2-135M-Instruct.Q4_1.gguf gemma3=gemma-3-270m.gguf; do
-  name=${model%%=*}
-  python scripts/adopt.py ${model#*=} --workdir=$2/$name
+  name=${model%%=*} dca=dca dtype=float32
+  [ $name = gemma3 ] && dca=dca:layers=all dtype=bfloat16    # three layers alone would leave all pairs as they are in the others
+  python scripts/adopt.py ${model#*=} --workdir=$2/$name --dtype=$dtype
   read_books $2/$name none,self_extend:group=512:window=16,yarn:2
   for chunk in 96 112 128 192; do
-    python scripts/adopt.py ${model#*=} --workdir=$2/$name-$chunk --train_length=$chunk
-    read_books $2/$name-$chunk dca
+    python scripts/adopt.py ${model#*=} --workdir=$2/$name-$chunk --dtype=$dtype --train_length=$chunk
+    read_books $2/$name-$chunk $dca
   done
   python -m study.order.hidden $2/$name $books none
-  python -m study.order.hidden $2/$name-128 $books dca
+  python -m study.order.hidden $2/$name-128 $books $dca
 done
 python -m study.order.distinguish $books $2/distinguish.csv $2/smollm2@none $2/smollm2@yarn:2 $2/smollm2@yarn:8 && xz -c $2/distinguish.csv > study/order/rows/distinguish.csv.xz
 python -m study.order.pretrained $2
