@@ -126,6 +126,7 @@ def _tell_plan(
     rate, size = rate_here(width), size_of(parts.params())
     each = ROWS * operations(size, config.model, parts.encoding, to)
     minutes_here = _texts_after(0) * each / rate / 60
+    # The program, weights in float32 and in bfloat16, and activations.
     held = 2**29 + 6 * size + 4 * to * (12 * width + 4 * config.model.hidden_size)
     bound = "" if minutes is None else f", of which at most {minutes:g} are used"
     say(

@@ -39,14 +39,14 @@ def claim(
         words += [f"Set {one.method}: it reads {one.target:,} tokens"]
     elif one.reads and not one.units.enough:
         words += [f"{one.units} are too few to tell: {one.method} keeps {least}"]
-    elif one is plain:
-        words += [f"Without an extension it does not read all of {one.target:,} tokens: it keeps"]
-        words[-1] += f" {least}, and clearly reads to {one.usable:,}"
-        words += ["no extension was measured"]
     else:
-        nearest = f"{one.method} comes nearest: it keeps {least}, and clearly reads to"
-        words += [f"No method reads all of {one.target:,} tokens, so none is advised"]
-        words += [f"{nearest} {one.usable:,}"]
+        keeps = f"it keeps {least}, and clearly reads to {one.usable:,}"
+        if one is plain:
+            words += [f"Without an extension it does not read all of {one.target:,} tokens"]
+            words += [keeps, "no extension was measured"]
+        else:
+            words += [f"No method reads all of {one.target:,} tokens, so none is advised"]
+            words += [f"{one.method} comes nearest: {keeps}"]
     if one is not plain:
         words += [f"it costs every prompt, in nats per token: {costs} tokens"]
     first, *others = screened
@@ -109,10 +109,10 @@ def picture(findings: Sequence[Finding], plain: Finding, prompts: Sequence[int])
     kept, prices = [], []
     for one, look in zip(findings, looks, strict=True):
         ends = [one.intervals[back] for back in one.distances]
-        several, band = one.units.number >= FEW_DOCUMENTS, None
-        if all(ends) and several:
-            band = [end.low for end in ends if end], [end.high for end in ends if end]
+        several = one.units.number >= FEW_DOCUMENTS
+        band = [end.low for end in ends if end], [end.high for end in ends if end]
         shares = [one.kept[back] for back in one.distances]
+        band = band if all(ends) and several else None
         kept.append(Line(one.method, one.distances, shares, look, band))
         if one is not plain:
             found = [one.price(plain, [length]) for length in prompts]

@@ -39,7 +39,6 @@ def main(runs: list[Path]) -> None:
     found = []
     for run in runs:
         subject = load_subject(run)
-
         encoding, _ = methods.extended_encoding(subject, "none", LENGTH)
         first = [] if subject.prefix is None else [subject.prefix]
 

@@ -32,11 +32,11 @@ def factors() -> Table:
     }
     leader = others[best["yarn"]]
     body = [
-        [words, shown(others[f"{name}:{EQUAL}"]), best[name].split(":")[1]]
-        + [shown(others[best[name]]), shown(others[best[name]] - leader, "+")]
+        [words, shown(others[f"{name}:{EQUAL}"]), str(best[name]).split(":")[1]]
+        + [shown(others[best[name]])]
+        + ["" if name == "yarn" else shown(others[best[name]] - leader, "+")]
         for name, words in NAMES.items()
     ]
-    body[0][-1] = ""
     for method, words in FIXED.items():
         body.append([words, shown(others[method]), "", "", shown(others[method] - leader, "+")])
     head = ["", f"by {EQUAL}", "best factor", "by that", "less YaRN by its best"]
