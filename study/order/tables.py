@@ -67,7 +67,6 @@ AGAIN_SHOWN = (
     ("RoPE", FOUND),
     ("RoPE with YaRN", ORDER),
     ("NoPE", ORDER),
-    ("forget gates", FOUND),
 )
 BY_SEPARATION = {apart: ORDER | {"part": f"apart-{apart}"} for apart in APART}
 
@@ -188,16 +187,13 @@ def again() -> pd.DataFrame:
 
 
 def of_both() -> Table:
-    """What both trainings of the same five seeds have, and all ten runs."""
+    """What both trainings of the same five seeds have."""
     trainings = {"first": known(grid()), "again": known(again())}
-    apart = [rows.assign(seed=rows.seed + 100 * n) for n, rows in enumerate(trainings.values())]
-    trainings["both"] = pd.concat(apart)  # ten runs
     rows = pd.concat(rows.assign(training=name) for name, rows in trainings.items())
     lines = {
         f"{name}, {measure['value']}, {step:,}": {"name": name, "step": step} | measure
         for name, measure in AGAIN_SHOWN
         for step in (600, 9_600)
-        if not (name == "forget gates" and step == 600)
     }
     return table(rows, lines, {name: {"training": name} for name in trainings})
 
