@@ -41,7 +41,7 @@ DECIDING = [  # what, benchmark, case, measure
             ("CoPE", "2048 cope"),
             ("PoPE", "2048 pope"),
             ("retention", "2048 retention"),
-            ("decay in three of four layers", "2048 hybrid, three of four decay"),
+            ("the hybrid", "2048 hybrid, three of four decay"),
         )
     ),
     *(
@@ -49,7 +49,7 @@ DECIDING = [  # what, benchmark, case, measure
         for name, case in (
             ("PoPE", "16384 pope"),
             ("retention", "16384 retention"),
-            ("decay in three of four layers", "16384 hybrid, three of four decay"),
+            ("the hybrid", "16384 hybrid, three of four decay"),
         )
     ),
 ]
