@@ -8,7 +8,6 @@ FAR, EQUAL = 512, 8
 CHOOSING = 3  # seeds that choose a factor; the others are compared
 NAMES = {"yarn": "YaRN", "pi": "PI", "ntk": "NTK"}
 FIXED = {  # methods without a factor to choose
-    "ntk:8:rule=gradient": "NTK by base, rule of the gradient, by 8",
     "drop": "pairs that do not turn within L dropped",
     "drop:clip=soft": "the same pairs clipped softly",
     "none": "none",

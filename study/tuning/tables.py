@@ -135,15 +135,14 @@ def books() -> pd.DataFrame:
 def smollm2() -> Table:
     """What each rung adds to the nats per token of YaRN by 2 alone, and the share that copies
     beyond L keep, over books."""
-    body, best = [], rates.best(*OF_BOOKS)
+    body = []
     for rung, words in ({NOTHING: "nothing: YaRN by 2"} | RUNGS).items():
         if rung not in books().index:
             continue
         number = books().seeds[rung].iloc[0]
-        own = [f"{best[rung]:g}", str(number)] if rung != NOTHING else ["", ""]
         nats = books().nats[rung].unstack("document")
         less, targets = books().nats[NOTHING].unstack("document"), books().targets[rung]
-        line = [words, *own]
+        line = [words, str(number) if rung != NOTHING else ""]
         for kind in ("unread", "near", "far-beyond"):
             counts = targets[kind].to_numpy()
             added = paired(nats.loc[kind], less.loc[kind], counts)
@@ -151,7 +150,7 @@ def smollm2() -> Table:
         three = (nats.loc[f"{kind}-beyond"].to_numpy() for kind in ("far", "near", "unread"))
         kept = share_kept(targets["far-beyond"].to_numpy(), *three)
         body.append([*line, f"{kept.mean:.2f} [{kept.low:.2f}, {kept.high:.2f}]"])
-    head = ["trained", "rate", "seeds", "text", "near copies", "beyond L", "share kept"]
+    head = ["trained", "seeds", "text", "near copies", "beyond L", "share kept"]
     return Table("", head, body)
 
 
