@@ -187,8 +187,10 @@ def again() -> pd.DataFrame:
 
 
 def of_both() -> Table:
-    """What both trainings of the same five seeds have."""
+    """What both trainings of the same five seeds have, and all ten runs."""
     trainings = {"first": known(grid()), "again": known(again())}
+    apart = [rows.assign(seed=rows.seed + 100 * n) for n, rows in enumerate(trainings.values())]
+    trainings["both"] = pd.concat(apart)  # ten runs
     rows = pd.concat(rows.assign(training=name) for name, rows in trainings.items())
     lines = {
         f"{name}, {measure['value']}, {step:,}": {"name": name, "step": step} | measure
