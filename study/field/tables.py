@@ -7,6 +7,7 @@ import pandas as pd
 
 from posenc_jax.display import Table
 from posenc_jax.report.frames import Estimate, selected
+from posenc_jax.sweeping.rates import read_choices
 from study.cells import STUDY, of_documents, rows_of, short, table
 from study.field import kth
 from study.order import tables as order
@@ -15,6 +16,8 @@ from study.real import tables as real
 
 ENCODINGS = order.ENCODINGS | {
     "pope": "PoPE",
+    "fope": "FoPE",
+    "prope": "pairs that turn within L",
     "rope++": "RoPE++",
     "retention": "retention",
     "decay, nope": "decay and NoPE",
@@ -32,6 +35,16 @@ SHOWN = (  # by budget
     "retention",
     "decay and NoPE",
     "decay and RoPE",
+)
+SHOWN_FOPE = (
+    "FoPE",
+    "pairs that turn within L",
+    "RoPE",
+    "PoPE",
+    "NoPE",
+    "FoPE with YaRN",
+    "pairs that turn within L with YaRN",
+    "RoPE with YaRN",
 )
 PAIRS = (
     ("PoPE", "RoPE"),
@@ -83,6 +96,38 @@ def across_budgets() -> Table:
     """Found and order beyond L after the shortest and the longest budget."""
     columns = order.by_step("found", FOUND, 600, 9_600) | order.by_step("order", ORDER, 600, 9_600)
     return order.by_budget(grid(), SHOWN, columns)
+
+
+@cache
+def turned() -> pd.DataFrame:
+    """Rows of FoPE and of RoPE that rotates the same pairs, with the rate of each run and whether
+    tuning chose it."""
+    rows, tried = rows_of("field/rows/fope"), read_choices(STUDY / "field/rows/fope")
+    chosen = {row["run"].replace("-s0-", "-") for row in tried if row["chosen"]}
+    return rows.assign(
+        name=names_of(encodings_of(rows), rows.method),
+        rate=rows.run.str.extract(r"-learning_rate=([\d.]+)")[0].astype(float),
+        tuned=rows.run.str.replace(r"-s\d-", "-", regex=True).isin(chosen),
+    )
+
+
+def fope() -> Table:
+    """FoPE and RoPE that rotates the same pairs at tuned rates, beside RoPE, PoPE and NoPE."""
+    rows = known(pd.concat([turned()[turned().tuned], grid()]))
+    columns = order.by_step("found", FOUND, 600, 2_400) | order.by_step("order", ORDER, 600, 2_400)
+    cell = partial(short, of=order.SEEDS)
+    return table(rows, {name: {"name": name} for name in SHOWN_FOPE}, columns, cell=cell)
+
+
+def mixtures() -> Table:
+    """Both after the longer budget at the tuned rates of both."""
+    rows, columns = known(turned()[turned().step == 2_400]), {}
+    for words, asked in {"found": FOUND, "order": ORDER}.items():
+        columns |= {f"{words}, {rate}": asked | {"rate": rate} for rate in (0.001, 0.003)}
+    lines = {name: {"name": name} for name in ("FoPE", "pairs that turn within L")}
+    lines["difference"] = {"name": "FoPE", "less": {"name": "pairs that turn within L"}}
+    lines["difference"] |= {"cell": partial(short, sign="+")}
+    return table(rows, lines, columns, corner="rate:")
 
 
 def differences() -> Table:
@@ -231,6 +276,8 @@ def listed() -> Table:
 
 TABLES = {
     "budget": across_budgets,
+    "fope": fope,
+    "mixtures": mixtures,
     "items": items,
     "list": listed,
     "differences": differences,
