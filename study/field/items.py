@@ -1,10 +1,8 @@
 """The k-th of eight items, L = 64, rows of 512 tokens (kth.py): five encodings, three seeds.
 
 python scripts/sweep.py --config=study/field/items.py --workdir=runs/items --workers=2
-for run in runs/items/*/; do    # at L, on rows drawn like training
-  python eval_extrapolation.py --workdir=$run --config.name=at_L --config.data.part=choose \\
-      --config.lengths=64 --config.last=16 --config.protocols=answers --config.window=False
-done
+
+run.sh also evaluates them at L, on rows drawn like training.
 """
 
 from posenc_jax.sweeping.grid import axis, product
