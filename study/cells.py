@@ -50,11 +50,6 @@ def plain(one: Estimate, sign: str = "", digits: int = 2) -> str:
     return f"{mean:{sign}.{digits}f}"
 
 
-def count(one: Estimate) -> str:
-    """The number of seeds."""
-    return str(len(one.values))
-
-
 table = partial(report.table, cell=short, missing="-")
 
 

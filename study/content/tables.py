@@ -2,7 +2,7 @@
 
 from posenc_jax.display import Table
 from posenc_jax.report.frames import Estimate, selected
-from study.cells import count, rows_of, table
+from study.cells import rows_of, table
 from study.order.tables import AT_L, FOUND, ORDER, known
 
 
@@ -20,7 +20,6 @@ def recall() -> Table:
         "order": ORDER,
         "least found": FOUND | {"cell": least},
         "least order": ORDER | {"cell": least},
-        "seeds with order": ORDER | {"cell": count},
     }
     made = table(rows, {name: {"encoding": name} for name in best.index}, columns)
     bits = {name: cell for name, cell in text().rows}
