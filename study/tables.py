@@ -17,6 +17,7 @@ from study.gpu import tables as gpu
 from study.mixture import tables as mixture
 from study.order import law, pretrained
 from study.order import tables as order
+from study.pool import tables as pool
 from study.published import tables as published
 from study.real import price, reach
 from study.real import tables as real
@@ -45,6 +46,7 @@ PAGES = {
     "gpu/README.md": gpu.TABLES,
     "tuning/README.md": tuning.TABLES,
     "published/README.md": published.TABLES,
+    "pool/README.md": pool.TABLES,
 }
 
 

@@ -66,7 +66,6 @@ AT_L = {"protocol": "last_of_two", "part": "within", "length": L, "value": "accu
 AGAIN_SHOWN = (
     ("RoPE", FOUND),
     ("RoPE with YaRN", ORDER),
-    ("NoPE", ORDER),
 )
 BY_SEPARATION = {apart: ORDER | {"part": f"apart-{apart}"} for apart in APART}
 

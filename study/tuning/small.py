@@ -1,8 +1,8 @@
 """The ladder on a small model of two texts, at rates tuned alike.
 
 python scripts/sweep.py --config=study/tuning/small.py --workdir=runs/ladder --workers=2
-study/tuning/evaluate.sh runs/ladder
-python -m study.tuning.rates runs/ladder        # then both again, for the other seeds
+
+run.sh has the other commands.
 
 A base per seed is trained at L = 64 on source code (80%) and `variables` (20%). Every rung starts
 from it with YaRN by 8 and trains on rows of 64 tokens whose positions jump up to 512, for a sixth
