@@ -3,8 +3,8 @@ steps, each at its own tuned rate.
 
 python scripts/sweep.py --config=study/field/fope.py --workdir=runs/fope --workers=2
 
-The task and the evaluation are those of study/order/budget.py; a run of 2,400 steps reads the same
-rows at the same rates as a trunk of 9,600 that is annealed there.
+The task and the evaluation are those of study/order/budget.py; a run of 2,400 steps has the
+rows and the schedule of a trunk of 9,600 that is annealed there.
 """
 
 from posenc_jax.sweeping.grid import axis, product

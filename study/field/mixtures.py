@@ -2,7 +2,7 @@
 
 python scripts/sweep.py --config=study/field/mixtures.py --workdir=runs/fope --workers=2
 
-The folder is that of fope.py, whose runs are half of these.
+The folder is that of fope.py, which has half of these runs.
 """
 
 from posenc_jax.sweeping.grid import axis, chain, product

@@ -10,6 +10,7 @@ from posenc_jax.report.frames import Estimate, selected
 from posenc_jax.sweeping.rates import read_choices
 from study.cells import STUDY, of_documents, rows_of, short, table
 from study.field import kth
+from study.field.mixtures import RATES
 from study.order import tables as order
 from study.order.tables import AT_L, BUDGETS, FAR, FOUND, ORDER, L, known, names_of
 from study.real import tables as real
@@ -41,7 +42,6 @@ SHOWN_FOPE = (
     "pairs that turn within L",
     "RoPE",
     "PoPE",
-    "NoPE",
     "FoPE with YaRN",
     "pairs that turn within L with YaRN",
     "RoPE with YaRN",
@@ -99,7 +99,7 @@ def across_budgets() -> Table:
 
 
 @cache
-def turned() -> pd.DataFrame:
+def fope_rows() -> pd.DataFrame:
     """Rows of FoPE and of RoPE that rotates the same pairs, with the rate of each run and whether
     tuning chose it."""
     rows, tried = rows_of("field/rows/fope"), read_choices(STUDY / "field/rows/fope")
@@ -112,8 +112,8 @@ def turned() -> pd.DataFrame:
 
 
 def fope() -> Table:
-    """FoPE and RoPE that rotates the same pairs at tuned rates, beside RoPE, PoPE and NoPE."""
-    rows = known(pd.concat([turned()[turned().tuned], grid()]))
+    """FoPE and RoPE that rotates the same pairs at tuned rates, beside RoPE and PoPE."""
+    rows = known(pd.concat([fope_rows().query("tuned"), grid()]))
     columns = order.by_step("found", FOUND, 600, 2_400) | order.by_step("order", ORDER, 600, 2_400)
     cell = partial(short, of=order.SEEDS)
     return table(rows, {name: {"name": name} for name in SHOWN_FOPE}, columns, cell=cell)
@@ -121,12 +121,12 @@ def fope() -> Table:
 
 def mixtures() -> Table:
     """Both after the longer budget at the tuned rates of both."""
-    rows, columns = known(turned()[turned().step == 2_400]), {}
+    rows, columns = known(selected(fope_rows(), {"step": 2_400})), {}
     for words, asked in {"found": FOUND, "order": ORDER}.items():
-        columns |= {f"{words}, {rate}": asked | {"rate": rate} for rate in (0.001, 0.003)}
+        columns |= {f"{words}, {rate}": asked | {"rate": rate} for rate in RATES}
     lines = {name: {"name": name} for name in ("FoPE", "pairs that turn within L")}
-    lines["difference"] = {"name": "FoPE", "less": {"name": "pairs that turn within L"}}
-    lines["difference"] |= {"cell": partial(short, sign="+")}
+    less = {"less": {"name": "pairs that turn within L"}, "cell": partial(short, sign="+")}
+    lines["difference"] = {"name": "FoPE"} | less
     return table(rows, lines, columns, corner="rate:")
 
 

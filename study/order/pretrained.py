@@ -24,6 +24,7 @@ LENGTH = 512
 MODELS = {"smollm2": "SmolLM2", "gemma3": "Gemma 3"}
 TIED = "self_extend:group=512:window=16"
 CONTEXTS = (64, 8_192, 16_384, 32_768, 65_536)
+DISTINGUISHED = ("none", "yarn:2")
 METHODS = {"none": "no extension", "yarn:2": "YaRN by 2", TIED: "Self-Extend", "dca": "DCA"}
 KINDS = {1: "kept", 0: "tied", -1: "turned round"}
 ASKED = {"none": "", "dca": "-128"}  # with settings hidden, and the run
@@ -169,7 +170,7 @@ def distinguished() -> Table:
     """The two shares of distinguish.py by the tokens of the context, means over layers, heads and
     books; the intervals over books are within 0.02."""
     found = pd.read_csv(ROWS / "distinguish.csv.xz")
-    found = found[found.context.isin(CONTEXTS)]
+    found = found[found.context.isin(CONTEXTS) & found.method.isin(DISTINGUISHED)]
     body = []
     for share in ("nearer", "same order"):
         for (model, method), own in found.groupby(["model", "method"], sort=False):

@@ -2,7 +2,7 @@
 
 python scripts/sweep.py --config=study/pool/pool.py --workdir=runs/pool --workers=2
 
-The choices are those of OlmPool: OLMo's norms, one key head for four query heads, windows, training
+The choices are after OlmPool's: OLMo's norms, one key head for four query heads, a window, training
 rows of half the length. Every model reads as many tokens, and is asked in the same rows.
 """
 
@@ -11,7 +11,7 @@ from study.order import rates
 
 L, FAR, STEPS, WINDOW = 64, 512, 1_800, 16
 MODEL = {"recipe": "configs/ordered.py:hybrid", "encoding.global_rope": True}
-# The best rates of three for two models of four layers.
+# The best of three rates for a model of four layers, and of two for one with OLMo's norms.
 USUAL = {"learning_rate": 0.003}
 OLMO = {"learning_rate": 0.009, "model.norm_place": "output"}
 OLMO |= {"model.qk_norm": True, "model.qk_norm_of": "all"}
