@@ -101,6 +101,16 @@ def table(made: Sequence[Mapping[str, Any]], prompts: Sequence[int]) -> Table:
     return Table(caption, head, body)
 
 
+def _band(
+    one: Finding, intervals: Sequence[Difference | None]
+) -> tuple[list[float], list[float]] | None:
+    """The ends of intervals over several texts; None where there are few, or one is not known."""
+    known = [interval for interval in intervals if interval]
+    if one.units.number < FEW_DOCUMENTS or len(known) < len(intervals):
+        return None
+    return [interval.low for interval in known], [interval.high for interval in known]
+
+
 @style.styled()
 def picture(findings: Sequence[Finding], plain: Finding, prompts: Sequence[int]) -> "Figure":
     """Share kept by distance, and beside it the price by the length of a prompt."""
@@ -108,16 +118,12 @@ def picture(findings: Sequence[Finding], plain: Finding, prompts: Sequence[int])
     looks = style.looks_of_methods("rope", [one.method for one in findings])
     kept, prices = [], []
     for one, look in zip(findings, looks, strict=True):
-        ends = [one.intervals[back] for back in one.distances]
-        several = one.units.number >= FEW_DOCUMENTS
-        band = [end.low for end in ends if end], [end.high for end in ends if end]
         shares = [one.kept[back] for back in one.distances]
-        band = band if all(ends) and several else None
+        band = _band(one, [one.intervals[back] for back in one.distances])
         kept.append(Line(one.method, one.distances, shares, look, band))
         if one is not plain:
             found = [one.price(plain, [length]) for length in prompts]
-            band = [price.low for price in found], [price.high for price in found]
-            means, band = [price.mean for price in found], band if several else None
+            means, band = [price.mean for price in found], _band(one, found)
             prices.append(Line(one.method, prompts, means, look, band, listed=False))
     curves.draw_lines(left, kept, 0)
     curves.draw_lines(right, prices)
