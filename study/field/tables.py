@@ -15,10 +15,11 @@ from study.order import tables as order
 from study.order.tables import AT_L, BUDGETS, FAR, FOUND, ORDER, L, known, names_of
 from study.real import tables as real
 
+TURNED = "pairs that turn within L"
 ENCODINGS = order.ENCODINGS | {
     "pope": "PoPE",
     "fope": "FoPE",
-    "prope": "pairs that turn within L",
+    "prope": TURNED,
     "rope++": "RoPE++",
     "retention": "retention",
     "decay, nope": "decay and NoPE",
@@ -39,11 +40,11 @@ SHOWN = (  # by budget
 )
 SHOWN_FOPE = (
     "FoPE",
-    "pairs that turn within L",
+    TURNED,
     "RoPE",
     "PoPE",
     "FoPE with YaRN",
-    "pairs that turn within L with YaRN",
+    f"{TURNED} with YaRN",
     "RoPE with YaRN",
 )
 PAIRS = (
@@ -124,8 +125,8 @@ def mixtures() -> Table:
     rows, columns = known(selected(fope_rows(), {"step": 2_400})), {}
     for words, asked in {"found": FOUND, "order": ORDER}.items():
         columns |= {f"{words}, {rate}": asked | {"rate": rate} for rate in RATES}
-    lines = {name: {"name": name} for name in ("FoPE", "pairs that turn within L")}
-    less = {"less": {"name": "pairs that turn within L"}, "cell": partial(short, sign="+")}
+    lines = {name: {"name": name} for name in ("FoPE", TURNED)}
+    less = {"less": {"name": TURNED}, "cell": partial(short, sign="+")}
     lines["difference"] = {"name": "FoPE"} | less
     return table(rows, lines, columns, corner="rate:")
 

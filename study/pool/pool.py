@@ -9,7 +9,8 @@ rows of half the length. Every model reads as many tokens, and is asked in the s
 from posenc_jax.sweeping.grid import axis, product
 from study.order import rates
 
-L, FAR, STEPS, WINDOW = 64, 512, 1_800, 16
+L, FAR = rates.L, rates.FAR * rates.L
+STEPS, WINDOW = 1_800, 16
 MODEL = {"recipe": "configs/ordered.py:hybrid", "encoding.global_rope": True}
 # The best of three rates for a model of four layers, and of two for one with OLMo's norms.
 USUAL = {"learning_rate": 0.003}

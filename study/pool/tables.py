@@ -9,8 +9,8 @@ from functools import cache
 import pandas as pd
 
 from posenc_jax.display import Table
-from posenc_jax.report.frames import Estimate, selected
-from study.cells import STUDY, rows_of, short, table
+from posenc_jax.report.frames import selected
+from study.cells import STUDY, of_seeds, rows_of, short, table
 from study.order.tables import FOUND
 from study.pool.pool import FAR, WINDOW, L
 
@@ -80,42 +80,39 @@ def by_model() -> Table:
 def effects() -> Table:
     """What a choice changes of what is found beyond L, a mean over the pairs of models that differ
     in it: all eight, and those of four without a window and with one."""
-    body = []
+    found, body = beyond(), []
     for choice in CHOICES:
-        one, other = (beyond().xs(made, axis=1, level=choice) for made in (True, False))
-        change = one - other
-        cells = [signed(change.mean(axis=1))]
-        for window in (False, True):
-            if choice == "a window":
-                cells.append("")
-            else:
-                cells.append(signed(change.xs(window, axis=1, level="a window").mean(axis=1)))
-        body.append([choice, *cells])
-    return Table("", ["", "all pairs", "without a window", "with a window"], body)
+        change = found.xs(True, axis=1, level=choice) - found.xs(False, axis=1, level=choice)
+        pairs = [change]
+        if choice != "a window":
+            pairs += [change.xs(made, axis=1, level="a window") for made in (False, True)]
+        cells = [signed(own.mean(axis=1)) for own in pairs]
+        body.append([choice, *cells, *[""] * (3 - len(cells))])
+    return Table("", ["found beyond L", "all pairs", "without a window", "with a window"], body)
 
 
 def signed(seeds: pd.Series) -> str:
-    return short(Estimate(seeds.mean(), None, None, seeds.to_numpy()), "+")
+    return short(of_seeds(seeds), "+")
 
 
 def ranks() -> Table:
     """Rank correlations over models, means over seeds."""
-    found, columns = beyond(), list(beyond().columns)
-    models = pd.DataFrame(columns, columns=[*CHOICES], index=found.columns)
+    found, losses = beyond(), loss()
+    models = pd.DataFrame(list(found.columns), columns=[*CHOICES], index=found.columns)
     number, window = (
         pd.DataFrame([values] * len(found), found.index, found.columns)
         for values in (models.sum(axis=1), models["a window"].astype(int))
     )
     long, windowed = ~models["half of L"], models["a window"]
-    body = []
+    every, body = windowed | ~windowed, []
     for words, one, other, which, kept in (
-        ("choices, found beyond L", number, found, "all sixteen", long | ~long),
+        ("choices, found beyond L", number, found, "all sixteen", every),
         ("choices, found beyond L", number, found, "with a window", windowed),
-        ("a window or none, found beyond L", window, found, "all sixteen", long | ~long),
-        ("choices, loss at L", number, loss(), f"L = {L}", long),
-        ("loss at L, found beyond L", loss(), found, f"L = {L}", long),
-        ("loss at L, found beyond L", loss(), found, f"L = {L}, a window", long & windowed),
-        ("loss at L, found beyond L", loss(), found, f"L = {L // 2}, a window", ~long & windowed),
+        ("a window or none, found beyond L", window, found, "all sixteen", every),
+        ("choices, loss at L", number, losses, f"L = {L}", long),
+        ("loss at L, found beyond L", losses, found, f"L = {L}", long),
+        ("loss at L, found beyond L", losses, found, f"L = {L}, a window", long & windowed),
+        ("loss at L, found beyond L", losses, found, f"L = {L // 2}, a window", ~long & windowed),
     ):
         own = list(kept[kept].index)
         ranked = one[own].T.corrwith(other[own].T, method="spearman")

@@ -1,8 +1,7 @@
 """Table of the page on published claims: extensions at equal factor and at their best."""
 
 from posenc_jax.display import Table
-from posenc_jax.report.frames import Estimate
-from study.cells import half, plain, rows_of
+from study.cells import half, of_seeds, plain, rows_of
 
 FAR, EQUAL = 512, 8
 CHOOSING = 3  # seeds that choose a factor; the others are compared
@@ -22,7 +21,7 @@ def factors() -> Table:
     first, others = by_seed[by_seed.index < CHOOSING], by_seed[by_seed.index >= CHOOSING]
 
     def shown(values, sign: str = "") -> str:
-        one = Estimate(values.mean(), None, None, values.to_numpy())
+        one = of_seeds(values)
         return f"{plain(one, sign, 3)} ±{half(one):.3f}"
 
     best = {

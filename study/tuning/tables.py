@@ -12,8 +12,7 @@ import pandas as pd
 from posenc_jax.display import Table
 from posenc_jax.evaluation.protocols.copies import share_kept
 from posenc_jax.evaluation.statistics import paired
-from posenc_jax.report.frames import Estimate
-from study.cells import STUDY, rows_of, short, signed
+from study.cells import STUDY, of_seeds, rows_of, short, signed
 from study.tuning import rates
 
 L, FAR = 64, 512
@@ -71,7 +70,7 @@ ANSWERS = {"evaluation": "variables", "protocol": "answers", "length": FAR, "val
 
 
 def mean(values: np.ndarray, sign: str = "") -> str:
-    return short(Estimate(float(values.mean()), None, None, values), sign)
+    return short(of_seeds(values), sign)
 
 
 def ladder() -> Table:
