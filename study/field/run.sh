@@ -1,5 +1,5 @@
 # All runs and tables of the page on the encodings of 2026: bash study/field/run.sh
-# runs/budget is that of the page on order, ALiBi with five seeds; evaluate.sh says which files SmolLM2 needs.
+# runs/budget is that of the page on order, ALiBi with five seeds; evaluate.sh says which files SmolLM2 needs. study/real/price.sh adopts runs/smollm2 and runs/gemma3.
 python scripts/sweep.py --config=study/field/rates.py --workdir=runs/field_rates --workers=2
 cp runs/field_rates/choices.csv study/field/rows/rates
 python scripts/sweep.py --config=study/field/budget.py --workdir=runs/field --workers=2

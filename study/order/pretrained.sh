@@ -7,10 +7,11 @@ read_books() {
 }
 books=$1
 for model in smollm2=SmolLM2-135M-Instruct.Q4_1.gguf gemma3=gemma-3-270m.gguf; do
-  name=${model%%=*} dca=dca dtype=float32
-  [ $name = gemma3 ] && dca=dca:layers=all dtype=bfloat16    # three layers alone would leave all pairs as they are in the others
+  name=${model%%=*} methods=none,self_extend:group=512:window=16,yarn:2 dca=dca dtype=float32
+  # By default DCA would change three of Gemma's layers and leave all pairs as they are in the others.
+  [ $name = gemma3 ] && methods=none dca=dca:layers=all dtype=bfloat16
   python scripts/adopt.py ${model#*=} --workdir=$2/$name --dtype=$dtype
-  read_books $2/$name none,self_extend:group=512:window=16,yarn:2
+  read_books $2/$name $methods
   for chunk in 96 112 128 192; do
     python scripts/adopt.py ${model#*=} --workdir=$2/$name-$chunk --dtype=$dtype --train_length=$chunk
     read_books $2/$name-$chunk $dca
